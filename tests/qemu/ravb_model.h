@@ -67,12 +67,20 @@ char *ravb_model_set(struct ravb_model *model, const char *name,
 char *ravb_model_get(struct ravb_model *model, const char *name);
 void ravb_model_free_text(char *text);
 
-/* What the variant chosen by property looks like to the machine. */
+/*
+ * What the variant chosen by property looks like to the machine. The number of
+ * interrupts is that of the MAC lines; the line of that number is the PHY's.
+ */
 uint64_t ravb_model_window(const struct ravb_model *model);
 unsigned int ravb_model_irqs(const struct ravb_model *model);
 
 uint32_t ravb_model_read(struct ravb_model *model, uint64_t offset);
 void ravb_model_write(struct ravb_model *model, uint64_t offset, uint32_t val);
+/*
+ * True if a register access at this moment ends in a bus error (clk-off=abort).
+ * Make the access all the same, so that it is counted, then report the error.
+ */
+bool ravb_model_access_aborts(const struct ravb_model *model);
 /* An access that is not 32 bits wide or not aligned. */
 void ravb_model_bad_access(struct ravb_model *model, uint64_t offset,
 			   unsigned int size, bool is_write);
@@ -80,7 +88,10 @@ void ravb_model_timer(struct ravb_model *model);
 /* One frame arrives from the wire, without FCS. Always accepted. */
 void ravb_model_receive(struct ravb_model *model, const uint8_t *frame,
 			size_t len);
-/* CPU access to a watched page; memory itself is accessed by the caller. */
+/*
+ * CPU access to a watched page; memory itself is accessed by the caller, and
+ * already holds the result of a store. @value in guest (little-endian) order.
+ */
 void ravb_model_watched(struct ravb_model *model, uint64_t addr,
 			unsigned int size, bool is_write, uint64_t value);
 /* Power-on reset of the whole machine. */

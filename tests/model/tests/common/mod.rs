@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A minimal driver for tests: sets the device up as reference section 10 describes.
+
+// Every test program uses another part of this.
+#![allow(dead_code)]
+
+use ravb_model::regs::{bit, reg};
+use ravb_model::testing::{Machine, Memory};
+
+/// Descriptor base address table.
+pub const DBAT: u64 = Memory::BASE;
+/// TX ring of 8 descriptors and a link.
+pub const TX_RING: u64 = Memory::BASE + 0x1000;
+/// RX ring of 8 descriptors and a link.
+pub const RX_RING: u64 = Memory::BASE + 0x2000;
+/// Descriptors in each ring.
+pub const RING: u64 = 8;
+/// TX buffers, 4 KiB each.
+pub const TX_BUFFERS: u64 = Memory::BASE + 0x1_0000;
+/// RX buffers, 4 KiB each.
+pub const RX_BUFFERS: u64 = Memory::BASE + 0x2_0000;
+/// Size given in RX descriptors.
+pub const RX_SIZE: u16 = 2048;
+/// Station address.
+pub const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x11];
+
+pub const FMID: u8 = 0x40;
+pub const FSTART: u8 = 0x50;
+pub const FEND: u8 = 0x60;
+pub const FSINGLE: u8 = 0x70;
+pub const LINK: u8 = 0x80;
+pub const LINKFIX: u8 = 0x90;
+pub const EOS: u8 = 0xa0;
+pub const FEMPTY: u8 = 0xc0;
+pub const FEMPTY_IS: u8 = 0xd0;
+pub const FEMPTY_IC: u8 = 0xe0;
+pub const FEMPTY_ND: u8 = 0xf0;
+pub const LEMPTY: u8 = 0x20;
+pub const EEMPTY: u8 = 0x30;
+
+pub fn descriptor(ds: u16, die_dt: u8, pointer: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..2].copy_from_slice(&ds.to_le_bytes());
+    bytes[3] = die_dt;
+    bytes[4..].copy_from_slice(&(pointer as u32).to_le_bytes());
+    bytes
+}
+
+pub fn put(m: &mut Machine, addr: u64, ds: u16, die_dt: u8, pointer: u64) {
+    m.host.store(addr, &descriptor(ds, die_dt, pointer));
+}
+
+/// Size field, status byte and type of a descriptor.
+pub fn seen(m: &Machine, addr: u64) -> (u16, u8, u8) {
+    let bytes = m.host.at(addr, 8);
+    (u16::from_le_bytes([bytes[0], bytes[1]]), bytes[2], bytes[3])
+}
+
+pub fn tx(i: u64) -> u64 {
+    TX_RING + 8 * i
+}
+
+pub fn rx(i: u64) -> u64 {
+    RX_RING + 8 * i
+}
+
+pub fn rx_buffer(i: u64) -> u64 {
+    RX_BUFFERS + 0x1000 * i
+}
+
+/// Base table and rings as a driver lays them out, in memory only.
+pub fn format_rings(m: &mut Machine) {
+    for entry in 0..22 {
+        put(m, DBAT + 8 * entry, 0, EOS, 0);
+    }
+    put(m, DBAT, 0, LINKFIX, TX_RING);
+    put(m, DBAT + 32, 0, LINKFIX, RX_RING);
+    for i in 0..RING {
+        put(m, tx(i), 0, EEMPTY, 0);
+        put(m, rx(i), RX_SIZE, FEMPTY, rx_buffer(i));
+    }
+    put(m, tx(RING), 0, LINKFIX, TX_RING);
+    put(m, rx(RING), 0, LINKFIX, RX_RING);
+}
+
+/// CONFIG mode with everything set up but the rings.
+pub fn configure(m: &mut Machine) {
+    m.write(reg::CCC, 1);
+    m.write(reg::DBAT, DBAT as u32);
+    m.write(reg::RCR, 0x6000_0000);
+    m.write(reg::RTC, 0x7ffc_0000 | 8192);
+    m.write(reg::TGC, 0x0022_2200);
+    m.write(reg::TCCR, 0);
+    m.write(reg::RIC0, 1);
+    m.write(reg::RIC1, 0);
+    m.write(reg::RIC2, 0x8000_0001);
+    m.write(reg::TIC, 1);
+}
+
+/// From CONFIG to frames flowing.
+pub fn operate(m: &mut Machine) {
+    m.write(reg::CCC, 2);
+    m.write(reg::CXR35, 1000 << 16);
+    m.write(reg::CXR31, 1);
+    m.write(reg::RFLR, 8196);
+    let ecmr = 0x000b_0000 | bit::ECMR_DM | bit::ECMR_TE | bit::ECMR_RE | bit::ECMR_RCPT;
+    m.write(reg::ECMR, ecmr);
+    m.write(reg::GECMR, 0x20);
+    m.write(
+        reg::MAHR,
+        u32::from_be_bytes([MAC[0], MAC[1], MAC[2], MAC[3]]),
+    );
+    m.write(reg::MALR, u32::from_be_bytes([0, 0, MAC[4], MAC[5]]));
+    m.write(reg::ECSR, 0x15);
+    m.write(reg::CSR0, 0);
+    m.write(reg::CSR1, 0x0030_0030);
+    m.write(reg::CSR2, 0x0070_0070);
+    m.write(reg::CSR0, 0x30);
+    m.write(reg::ECSIPR, 1);
+}
+
+/// A machine in OPERATION with a gigabit link.
+pub fn running() -> Machine {
+    with(|_| ())
+}
+
+/// The same, with `prepare` called on the formatted rings before CONFIG.
+pub fn with(prepare: impl FnOnce(&mut Machine)) -> Machine {
+    let mut m = Machine::new();
+    format_rings(&mut m);
+    prepare(&mut m);
+    m.run(200_000_000);
+    configure(&mut m);
+    operate(&mut m);
+    m
+}
+
+/// A frame to this station whose payload counts up.
+pub fn frame(len: usize) -> Vec<u8> {
+    let mut frame = MAC.to_vec();
+    frame.extend([0x02, 0, 0, 0, 0, 0x99, 0x88, 0xb5]);
+    frame.extend((0..len.saturating_sub(14)).map(|i| i as u8));
+    frame.truncate(len);
+    frame
+}
+
+/// Queues one frame in descriptor `i` of the TX ring, without a doorbell.
+pub fn queue_tx(m: &mut Machine, i: u64, frame: &[u8]) {
+    let buffer = TX_BUFFERS + 0x1000 * i;
+    m.host.store(buffer, frame);
+    put(m, tx(i), frame.len() as u16, FSINGLE, buffer);
+}
+
+pub fn doorbell(m: &mut Machine) {
+    m.write(reg::TCCR, 1);
+}
+
+/// Long enough for any frame.
+pub const SETTLE: u64 = 1_000_000;
+
+pub fn violations(m: &Machine) -> serde_json::Value {
+    m.json("violations")
+}
+
+/// Panics if a rule was broken, with the log.
+pub fn assert_clean(m: &Machine) {
+    assert_eq!(
+        violations(m),
+        serde_json::json!({}),
+        "{:#}",
+        m.json("violation-log")
+    );
+}

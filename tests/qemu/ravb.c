@@ -209,37 +209,41 @@ static void ravb_unwatch_all(void *opaque)
 
 /* What the machine tells the model. */
 
-static uint64_t ravb_mmio_read(void *opaque, hwaddr offset, unsigned int size)
+static MemTxResult ravb_mmio_read(void *opaque, hwaddr offset, uint64_t *val,
+				  unsigned int size, MemTxAttrs attrs)
 {
 	RavbState *s = opaque;
 	struct ravb_model *model = ravb_enter(s);
-	uint64_t val = 0;
+	bool aborts = ravb_model_access_aborts(model);
 
+	*val = 0;
 	if (size == 4 && offset % 4 == 0)
-		val = ravb_model_read(model, offset);
+		*val = ravb_model_read(model, offset);
 	else
 		ravb_model_bad_access(model, offset, size, false);
 	ravb_leave(s);
-	return val;
+	return aborts ? MEMTX_ERROR : MEMTX_OK;
 }
 
-static void ravb_mmio_write(void *opaque, hwaddr offset, uint64_t val,
-			    unsigned int size)
+static MemTxResult ravb_mmio_write(void *opaque, hwaddr offset, uint64_t val,
+				   unsigned int size, MemTxAttrs attrs)
 {
 	RavbState *s = opaque;
 	struct ravb_model *model = ravb_enter(s);
+	bool aborts = ravb_model_access_aborts(model);
 
 	if (size == 4 && offset % 4 == 0)
 		ravb_model_write(model, offset, val);
 	else
 		ravb_model_bad_access(model, offset, size, true);
 	ravb_leave(s);
+	return aborts ? MEMTX_ERROR : MEMTX_OK;
 }
 
 /* Accesses of any size reach the model, so that it can object to them. */
 static const MemoryRegionOps ravb_mmio_ops = {
-	.read = ravb_mmio_read,
-	.write = ravb_mmio_write,
+	.read_with_attrs = ravb_mmio_read,
+	.write_with_attrs = ravb_mmio_write,
 	.endianness = DEVICE_LITTLE_ENDIAN,
 	.valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
 	.impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },

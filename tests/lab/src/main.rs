@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `ravb-lab`: makes everything a test of ravb_rs needs, and runs it.
+//!
+//! From nothing but Debian packages and this repository it makes a build root, the Rust
+//! metadata of the stock Debian kernel, QEMU with the modelled device, a guest image and the
+//! kernel module (`steps/`), each cached by a hash of its inputs (`cache.rs`). On top of that it
+//! boots machines (`vm.rs`), talks to them (`qmp.rs`, the guest channel in `vm.rs`, raw frames
+//! in `wire.rs`) and judges what they do (`demo.rs`, `check.rs`, `tests/`).
+
+mod cache;
+mod check;
+mod cpio;
+mod demo;
+mod diagnose;
+mod env;
+mod net;
+mod proc;
+mod qmp;
+mod report;
+mod shell;
+mod steps;
+mod tests;
+mod ui;
+mod vm;
+mod wire;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use env::{DriverChoice, Env};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The test lab of ravb_rs.
+#[derive(Parser)]
+#[command(name = "ravb-lab", version)]
+struct Cli {
+    /// Kernel build tree (arm64, built, with Rust) to use instead of the stock Debian kernel.
+    #[arg(long, env = "KDIR", global = true)]
+    kdir: Option<PathBuf>,
+
+    /// Kernel source tree to use instead of Debian's linux-source package.
+    #[arg(long, env = "KERNEL_SRC", global = true)]
+    kernel_src: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Boot the stock kernel with the device and carry real traffic.
+    Demo {
+        /// Which driver to load.
+        #[arg(long, env = "DRIVER", default_value = "rust")]
+        driver: DriverChoice,
+    },
+    /// Boot the same machine and leave the user in it.
+    Shell {
+        /// Which driver to load.
+        #[arg(long, env = "DRIVER", default_value = "rust")]
+        driver: DriverChoice,
+    },
+    /// Run the tests.
+    Check {
+        /// Only tests whose name contains this text (several: separated by commas).
+        #[arg(long, env = "FILTER", default_value = "")]
+        filter: String,
+        /// Also the long and wide tests.
+        #[arg(long)]
+        all: bool,
+        /// Print the names of the tests and stop.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Build one step, and what it needs, without running anything.
+    Build {
+        /// root, stock, kernel, qemu, guest or module.
+        step: steps::StepName,
+    },
+    /// Run a command in the build root with the repository at /src.
+    Exec {
+        /// The command line.
+        #[arg(trailing_var_arg = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Forget which packages were fetched, so that the next run takes the archive's newest.
+    Update,
+    /// Remove cached results that were not used lately.
+    Clean {
+        /// Remove everything.
+        #[arg(long)]
+        all: bool,
+        /// Keep this many of the last used results of each step.
+        #[arg(long, default_value_t = 1)]
+        keep: usize,
+    },
+}
+
+fn run(cli: Cli) -> Result<bool> {
+    let env = Env::new(cli.kdir, cli.kernel_src)?;
+    match cli.command {
+        Command::Demo { driver } => demo::run(&env, driver).map(|()| true),
+        Command::Shell { driver } => shell::run(&env, driver).map(|()| true),
+        Command::Check { filter, all, list } => check::run(&env, &filter, all, list),
+        Command::Build { step } => steps::build(&env, step).map(|()| true),
+        Command::Exec { command } => steps::exec(&env, &command),
+        Command::Update => env.cache.remove_step("stock").map(|()| true),
+        Command::Clean { all, keep } => env.cache.clean(if all { 0 } else { keep }).map(|()| true),
+    }
+}
+
+fn main() -> ExitCode {
+    proc::handle_interrupts();
+    match run(Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ravb-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

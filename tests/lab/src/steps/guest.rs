@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The guest: an initramfs of Debian arm64 packages, the kernel modules a test may need and the
+//! scripts of `tests/guest`. Nothing of the guest runs while it is made.
+
+use super::root::{self, Root, SUITE};
+use super::stock::{self, Stock};
+use crate::cache::{files_below, Key, Step, Work};
+use crate::cpio::Archive;
+use crate::env::Env;
+use anyhow::{bail, Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const VERSION: u32 = 1;
+
+/// Packages of the guest's userland.
+const PACKAGES: &[&str] = &[
+    "busybox-static",
+    "ethtool",
+    "iperf3",
+    "iproute2",
+    "kmod",
+    "tcpdump",
+];
+
+/// Modules of the stock kernel the guest carries, besides what they depend on.
+const MODULES: &[&str] = &[
+    // The machine: control channel, second NIC.
+    "virtio_mmio",
+    "virtio_net",
+    // The driver and its surroundings.
+    "ravb",
+    "mdio_bitbang",
+    "micrel",
+    // Networking of the tests.
+    "8021q",
+    "veth",
+    "dummy",
+];
+
+/// Parts of packages that no test needs.
+const DROPPED: &[&str] = &[
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/bash-completion",
+    "usr/share/zoneinfo",
+    "usr/share/perl",
+    "usr/share/perl5",
+    "usr/lib/aarch64-linux-gnu/gconv",
+    "usr/lib/aarch64-linux-gnu/perl-base",
+    "usr/include",
+    "var/lib",
+    "var/cache",
+    "usr/share/debconf",
+    "usr/share/i18n",
+];
+
+/// The guest's initramfs, without the driver under test.
+pub(crate) struct Guest {
+    /// Directory of the result.
+    pub(crate) dir: PathBuf,
+}
+
+impl Guest {
+    /// The archive.
+    pub(crate) fn initramfs(&self) -> PathBuf {
+        self.dir.join("guest.cpio")
+    }
+}
+
+/// Makes the guest image.
+pub(crate) fn get(env: &Env) -> Result<Guest> {
+    let root = root::get(env)?;
+    let stock = stock::get(env)?;
+    let base = base(env)?;
+    let scripts = env.project.join("tests/guest");
+    let key = Key::new("guest", VERSION)
+        .text(&base.to_string_lossy())
+        .text(&MODULES.join(" "))
+        .text(&stock.release.name)
+        .text(&stock.release.package)
+        .files(&scripts, &files_below(&[scripts.clone()]))?
+        .finish();
+    let step = Step {
+        name: "guest",
+        label: "guest image",
+        space: 512 << 20,
+        keep: 2,
+    };
+    let dir = env.cache.get(&step, &key, |work| {
+        build(&root, &stock, &base, &scripts, work)
+    })?;
+    Ok(Guest { dir })
+}
+
+/// The userland as a tar archive.
+fn base(env: &Env) -> Result<PathBuf> {
+    let key = Key::new("userland", VERSION)
+        .text(SUITE)
+        .text(&PACKAGES.join(" "))
+        .finish();
+    let step = Step {
+        name: "userland",
+        label: "guest userland",
+        space: 512 << 20,
+        keep: 1,
+    };
+    let dir = env.cache.get(&step, &key, |work| {
+        root::need_keyring()?;
+        work.run(
+            Command::new("mmdebstrap")
+                .args(["--variant=extract", "--architectures=arm64"])
+                .arg(format!("--include={}", PACKAGES.join(",")))
+                .arg(SUITE)
+                .arg(work.out.join("userland.tar")),
+        )
+    })?;
+    Ok(dir.join("userland.tar"))
+}
+
+fn build(root: &Root, stock: &Stock, base: &Path, scripts: &Path, work: &Work<'_>) -> Result<()> {
+    let tree = work.out.join("tree");
+    install_modules(root, stock, &tree, work)?;
+
+    let mut archive = Archive::new(BufWriter::new(File::create(work.out.join("guest.cpio"))?));
+    for dir in [
+        "usr",
+        "dev",
+        "proc",
+        "sys",
+        "run",
+        "tmp",
+        "root",
+        "mnt",
+        "etc",
+        "usr/local",
+    ] {
+        archive.dir(dir)?;
+    }
+    for link in ["bin", "sbin", "lib"] {
+        archive.link(link, &format!("usr/{link}"))?;
+    }
+    archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n")?;
+    archive.tar(File::open(base)?, |name| {
+        !DROPPED.iter().any(|dropped| {
+            name.strip_prefix(dropped)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    })?;
+    archive.tree(&tree)?;
+    archive.dir("lab")?;
+    for script in files_below(&[scripts.to_path_buf()]) {
+        let name = script.strip_prefix(scripts)?.to_string_lossy().into_owned();
+        archive.file(&format!("lab/{name}"), 0o755, &fs::read(&script)?)?;
+    }
+    archive.link("init", "lab/init")?;
+    archive.finish()?;
+    fs::remove_dir_all(&tree)?;
+    Ok(())
+}
+
+/// Installs the wanted modules and what they depend on, uncompressed, with a module index.
+fn install_modules(root: &Root, stock: &Stock, tree: &Path, work: &Work<'_>) -> Result<()> {
+    let release = &stock.release.name;
+    let from = stock.modules();
+    let to = tree.join("usr/lib/modules").join(release);
+    fs::create_dir_all(&to)?;
+    let index = fs::read_to_string(from.join("modules.dep")).context("modules.dep is missing")?;
+    for file in closure(&index, MODULES)? {
+        let target = to.join(file.trim_end_matches(".xz"));
+        if let Some(dir) = target.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::copy(from.join(&file), to.join(&file))?;
+        if file.ends_with(".xz") {
+            work.run(root.bin("xz")?.arg("--decompress").arg(to.join(&file)))?;
+        }
+    }
+    std::os::unix::fs::symlink("usr/lib", tree.join("lib"))?;
+    work.run(root.bin("depmod")?.arg("-b").arg(tree).arg(release))?;
+    fs::remove_file(tree.join("lib"))?;
+    Ok(())
+}
+
+/// Files of the wanted modules and of all they need, from the text of a modules.dep.
+fn closure(index: &str, wanted: &[&str]) -> Result<BTreeSet<String>> {
+    let mut entries = BTreeMap::new();
+    for line in index.lines() {
+        if let Some((file, needs)) = line.split_once(':') {
+            entries.insert(module_name(file), (file, needs));
+        }
+    }
+    let mut files = BTreeSet::new();
+    for name in wanted {
+        let Some((file, needs)) = entries.get(*name) else {
+            bail!("the kernel has no module {name}");
+        };
+        files.insert(file.to_string());
+        files.extend(needs.split_whitespace().map(str::to_string));
+    }
+    Ok(files)
+}
+
+/// `kernel/drivers/net/mdio/mdio-bitbang.ko.xz` is `mdio_bitbang`.
+fn module_name(file: &str) -> String {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    base.split(".ko").next().unwrap_or(base).replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_come_with_what_they_need() {
+        let index = "kernel/a/x-y.ko.xz: kernel/b/z.ko.xz\nkernel/b/z.ko.xz:\nkernel/c/w.ko.xz:\n";
+        let files = closure(index, &["x_y"]).unwrap();
+        assert_eq!(
+            files.into_iter().collect::<Vec<_>>(),
+            ["kernel/a/x-y.ko.xz", "kernel/b/z.ko.xz"]
+        );
+        assert!(closure(index, &["nothing"]).is_err());
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Kernel build tree for the stock kernel, with the Rust metadata its headers package lacks.
+//!
+//! The packaged configuration and the packaged Module.symvers are taken over and the metadata is
+//! made anew. That is only right with the same compilers and the same source, so both are
+//! compared and any difference stops the lab.
+
+use super::root::{self, Root};
+use super::stock;
+use crate::cache::{Key, Step, Work};
+use crate::env::Env;
+use anyhow::{bail, Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const VERSION: u32 = 2;
+
+/// Arguments of make for this tree.
+pub(crate) const MAKE: &str =
+    "make -j$(nproc) ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14";
+
+/// Options that depend on what else is installed and change nothing a module can see: whether the
+/// compiler can link a user program, and the 32-bit vDSO, which needs a second cross compiler.
+const HARMLESS: &[&str] = &[
+    "CONFIG_CC_CAN_LINK",
+    "CONFIG_COMPAT_VDSO",
+    "CONFIG_THUMB2_COMPAT_VDSO",
+];
+
+/// The prepared tree.
+pub(crate) struct Kernel {
+    /// Build directory, to be bound at /kernel.
+    pub(crate) dir: PathBuf,
+    /// Release string.
+    pub(crate) release: String,
+}
+
+/// Prepares the build tree of the stock kernel.
+pub(crate) fn get(env: &Env) -> Result<Kernel> {
+    let stock = stock::get(env)?;
+    let mut key = Key::new("kernel", VERSION)
+        .text(&stock.release.name)
+        .text(&stock.release.package)
+        .text(MAKE);
+    if let Some(source) = &env.kernel_src {
+        key = key
+            .text(&source.to_string_lossy())
+            .file(source, &source.join("Makefile"))?;
+        key = key.text(&revision(source));
+    }
+    let step = Step {
+        name: "kernel",
+        label: "Rust metadata of the stock kernel",
+        space: 4 << 30,
+        keep: 2,
+    };
+    let root = root::get(env)?;
+    let dir = env
+        .cache
+        .get(&step, &key.finish(), |work| build(env, &root, &stock, work))?;
+    Ok(Kernel {
+        dir: dir.join("tree"),
+        release: stock.release.name,
+    })
+}
+
+/// What git says about a source tree, empty if it is none of git's.
+fn revision(source: &Path) -> String {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(source)
+        .args(["describe", "--always", "--dirty", "--abbrev=40"]);
+    crate::proc::output(&mut command).unwrap_or_default()
+}
+
+fn build(env: &Env, root: &Root, stock: &stock::Stock, work: &Work<'_>) -> Result<()> {
+    let release = &stock.release.name;
+    let tree = work.out.join("tree");
+    fs::create_dir(&tree)?;
+    let mut binds = vec![(work.out, "/out"), (stock.dir.as_path(), "/stock")];
+    let unpack = match &env.kernel_src {
+        Some(source) => {
+            binds.push((source, "/source"));
+            "rsync -a --exclude=.git /source/ /out/tree/ && make -C /out/tree mrproper".to_string()
+        }
+        None => format!(
+            "tar -C /out/tree --strip-components=1 -xf /stock/usr/src/linux-source-{}.tar.xz",
+            stock.release.series
+        ),
+    };
+    work.run(&mut root.command(&binds, &unpack))?;
+
+    let headers = format!("/stock/usr/src/linux-headers-{release}");
+    let configure = format!(
+        "cd /out/tree
+         cp {headers}/.config .config
+         {MAKE} olddefconfig"
+    );
+    work.run(&mut root.command(&binds, &configure))?;
+    let packaged = read_config(&stock.headers().join(".config"))?;
+    let ours = read_config(&tree.join(".config"))?;
+    same_compilers(&packaged, &ours)?;
+    same_options(&packaged, &ours)?;
+
+    // The distribution's suffix of the release string, in the file kbuild reads for this purpose.
+    let mut version = root.command(&binds, "make -s -C /out/tree kernelversion");
+    let version = crate::proc::output(&mut version)?;
+    let Some(suffix) = release.strip_prefix(version.trim()) else {
+        bail!(
+            "the source is Linux {} but the packaged kernel is {release}: give the matching tree \
+             with KERNEL_SRC=",
+            version.trim()
+        );
+    };
+    let prepare = format!(
+        "cd /out/tree
+         rm -f localversion*
+         printf %s '{suffix}' > localversion
+         cp {headers}/Module.symvers .
+         {MAKE} prepare modules_prepare"
+    );
+    work.run(&mut root.command(&binds, &prepare))?;
+    let made = fs::read_to_string(tree.join("include/config/kernel.release"))?;
+    if made.trim() != release {
+        bail!(
+            "kbuild arrives at the release string {}, not at {release}",
+            made.trim()
+        );
+    }
+    same_symbols(&tree)
+}
+
+/// Options of a .config; one that is not set is absent.
+fn read_config(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(parse_config(&text))
+}
+
+fn parse_config(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .filter(|(name, _)| name.starts_with("CONFIG_"))
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
+
+/// The metadata of one compiler cannot be read by another.
+fn same_compilers(
+    packaged: &BTreeMap<String, String>,
+    ours: &BTreeMap<String, String>,
+) -> Result<()> {
+    for name in ["CONFIG_RUSTC_VERSION_TEXT", "CONFIG_CC_VERSION_TEXT"] {
+        let (theirs, own) = (packaged.get(name), ours.get(name));
+        if theirs.is_none() || theirs != own {
+            let show = |value: Option<&String>| value.map_or("none", String::as_str).to_string();
+            bail!(
+                "toolchain mismatch: the stock kernel was built with {} but the build root has \
+                 {}; give a kernel tree of your own with KDIR=, or wait for the archive to catch \
+                 up and run `make update`",
+                show(theirs),
+                show(own)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A different option may mean different structures.
+fn same_options(
+    packaged: &BTreeMap<String, String>,
+    ours: &BTreeMap<String, String>,
+) -> Result<()> {
+    let names: BTreeSet<&String> = packaged.keys().chain(ours.keys()).collect();
+    let different: Vec<String> = names
+        .into_iter()
+        .filter(|name| packaged.get(*name) != ours.get(*name))
+        .filter(|name| !HARMLESS.contains(&name.as_str()))
+        .cloned()
+        .collect();
+    if !different.is_empty() {
+        bail!(
+            "the packaged kernel configuration cannot be reproduced, {} differ: the build root \
+             lacks a tool or the source does not match the package (KERNEL_SRC= gives another)",
+            different.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Names of exported Rust symbols contain hashes of the compiler and the source: equal names mean
+/// equal crates.
+fn same_symbols(tree: &Path) -> Result<()> {
+    let mut generated = BTreeSet::new();
+    for part in ["core", "helpers", "bindings", "kernel"] {
+        let path = tree.join(format!("rust/exports_{part}_generated.h"));
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        generated.extend(exports(&text));
+    }
+    let symvers = fs::read_to_string(tree.join("Module.symvers"))?;
+    let packaged: BTreeSet<String> = symbols(&symvers).collect();
+    let missing = generated.difference(&packaged).count();
+    // The other way round only what has a Rust name can be told apart from C's exports.
+    let extra = packaged
+        .iter()
+        .filter(|name| is_rust(name) && !generated.contains(*name))
+        .count();
+    if generated.is_empty() || missing + extra > 0 {
+        bail!(
+            "toolchain mismatch: of {} exported Rust symbols, {missing} are missing in the stock \
+             kernel's Module.symvers and {extra} are only there; the build root's rustc or the \
+             source differs from what built the package",
+            generated.len()
+        );
+    }
+    Ok(())
+}
+
+fn exports(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("EXPORT_SYMBOL_RUST_GPL("))
+        .filter_map(|rest| rest.split(')').next())
+        .map(str::to_string)
+}
+
+/// All symbols of a Module.symvers.
+fn symbols(symvers: &str) -> impl Iterator<Item = String> + '_ {
+    symvers
+        .lines()
+        .filter_map(|line| line.split('\t').nth(1))
+        .map(str::to_string)
+}
+
+fn is_rust(name: &str) -> bool {
+    name.starts_with("_R") || name.starts_with("rust_helper_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(extra: &str) -> BTreeMap<String, String> {
+        let text =
+            "CONFIG_RUSTC_VERSION_TEXT=\"rustc 1.85.1\"\nCONFIG_CC_VERSION_TEXT=\"gcc 14\"\n";
+        parse_config(&format!("{text}{extra}"))
+    }
+
+    #[test]
+    fn another_compiler_stops() {
+        let other = parse_config("CONFIG_RUSTC_VERSION_TEXT=\"rustc 1.90.0\"\n");
+        assert!(same_compilers(&config(""), &config("")).is_ok());
+        let error = same_compilers(&config(""), &other).unwrap_err().to_string();
+        assert!(error.contains("1.85.1") && error.contains("1.90.0") && error.contains("KDIR="));
+        assert!(
+            same_compilers(&other, &other).is_err(),
+            "a missing text is no match"
+        );
+    }
+
+    #[test]
+    fn only_harmless_options_may_differ() {
+        assert!(same_options(&config("CONFIG_CC_CAN_LINK=y\n"), &config("")).is_ok());
+        let error = same_options(&config("CONFIG_DEBUG_INFO_BTF=y\n"), &config("")).unwrap_err();
+        assert!(error.to_string().contains("CONFIG_DEBUG_INFO_BTF"));
+    }
+
+    #[test]
+    fn symbols_are_found() {
+        let symvers = "0x0\t_RNv1a\tvmlinux\tEXPORT_SYMBOL_GPL\t\n\
+                       0x0\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n";
+        let names: Vec<String> = symbols(symvers).filter(|name| is_rust(name)).collect();
+        assert_eq!(names, ["_RNv1a"]);
+        let text = "EXPORT_SYMBOL_RUST_GPL(_RNv1a);\n";
+        assert_eq!(exports(text).collect::<Vec<_>>(), ["_RNv1a"]);
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The steps that make what a test needs. Each is a function that returns where its result is and
+//! calls the steps it depends on.
+
+pub(crate) mod guest;
+pub(crate) mod kernel;
+pub(crate) mod module;
+pub(crate) mod qemu;
+pub(crate) mod root;
+pub(crate) mod stock;
+
+use crate::env::Env;
+use anyhow::Result;
+use clap::ValueEnum;
+use std::process::Stdio;
+
+/// Steps that can be built by name.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum StepName {
+    /// Debian build root.
+    Root,
+    /// Stock kernel packages.
+    Stock,
+    /// Rust metadata for the stock kernel.
+    Kernel,
+    /// QEMU with the modelled device.
+    Qemu,
+    /// Guest userland and kernel modules.
+    Guest,
+    /// The driver.
+    Module,
+}
+
+/// Builds one step and prints where the result is.
+pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
+    let result = match step {
+        StepName::Root => root::get(env)?.dir().to_path_buf(),
+        StepName::Stock => stock::get(env)?.dir,
+        StepName::Kernel => kernel::get(env)?.dir,
+        StepName::Qemu => qemu::get(env)?.dir().to_path_buf(),
+        StepName::Guest => guest::get(env)?.dir,
+        StepName::Module => module::get(env)?,
+    };
+    println!("{}", result.display());
+    Ok(())
+}
+
+/// Runs a command in the build root, with the repository at /src and the prepared kernel at
+/// /kernel. Returns whether it succeeded.
+pub(crate) fn exec(env: &Env, command: &[String]) -> Result<bool> {
+    let root = root::get(env)?;
+    let kernel = kernel::get(env)?;
+    let binds = [
+        (env.project.as_path(), "/src"),
+        (kernel.dir.as_path(), "/kernel"),
+    ];
+    let script = format!("cd /src && {}", command.join(" "));
+    let status = root
+        .command(&binds, &script)
+        .stdin(Stdio::inherit())
+        .status()?;
+    Ok(status.success())
+}

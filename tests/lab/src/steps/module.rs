@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The driver, built against the stock kernel.
+
+use super::{kernel, root};
+use crate::cache::{files_below, Key, Step};
+use crate::env::Env;
+use anyhow::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
+
+/// Source files of the driver, relative to the repository: what is in these places and was not
+/// made by a build.
+pub(crate) fn sources(project: &Path) -> Vec<PathBuf> {
+    let mut top: Vec<PathBuf> = ["Kbuild", "Kconfig", "net", "bindings"]
+        .iter()
+        .map(|name| project.join(name))
+        .collect();
+    if let Ok(entries) = fs::read_dir(project) {
+        top.extend(
+            entries
+                .filter_map(|entry| entry.ok())
+                .map(|entry| entry.path())
+                .filter(|path| {
+                    path.is_file() && path.extension().is_some_and(|extension| extension == "rs")
+                }),
+        );
+    }
+    files_below(&top)
+        .into_iter()
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let made = [
+                ".o",
+                ".ko",
+                ".mod",
+                ".mod.c",
+                ".cmd",
+                ".a",
+                ".d",
+                "_generated.rs",
+            ];
+            !name.starts_with('.') && !made.iter().any(|ending| name.ends_with(ending))
+        })
+        .filter_map(|path| path.strip_prefix(project).ok().map(Path::to_path_buf))
+        .collect()
+}
+
+/// Copies the driver's sources to a directory of its own.
+pub(crate) fn copy_sources(project: &Path, to: &Path) -> Result<()> {
+    for file in sources(project) {
+        let target = to.join(&file);
+        if let Some(dir) = target.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::copy(project.join(&file), target)?;
+    }
+    Ok(())
+}
+
+/// Builds the module and returns its path.
+pub(crate) fn get(env: &Env) -> Result<PathBuf> {
+    let kernel = kernel::get(env)?;
+    let files: Vec<PathBuf> = sources(&env.project)
+        .into_iter()
+        .map(|file| env.project.join(file))
+        .collect();
+    let key = Key::new("module", VERSION)
+        .text(&kernel.dir.to_string_lossy())
+        .files(&env.project, &files)?
+        .finish();
+    let step = Step {
+        name: "module",
+        label: "ravb-rs.ko for the stock kernel",
+        space: 256 << 20,
+        keep: 8,
+    };
+    let root = root::get(env)?;
+    let dir = env.cache.get(&step, &key, |work| {
+        copy_sources(&env.project, work.out)?;
+        let binds = [(work.out, "/out"), (kernel.dir.as_path(), "/kernel")];
+        let script = format!("{} -C /kernel M=/out modules", kernel::MAKE);
+        work.run(&mut root.command(&binds, &script))
+    })?;
+    Ok(dir.join("ravb-rs.ko"))
+}

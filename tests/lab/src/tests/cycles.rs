@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The driver taken down and up again under traffic, many times: no oops, no warning, no leak.
+
+use super::{Run, Test};
+use crate::check::Bench;
+use crate::env::Driver;
+use crate::net::{self, Direction, Iperf, IFACE};
+use crate::vm::{Machine, Net};
+use anyhow::{ensure, Context, Result};
+
+type Function = fn(&mut Bench<'_>) -> Result<()>;
+
+const TESTS: &[(&str, Function)] = &[
+    ("rust-cycle-down-up", down_up),
+    ("rust-cycle-unbind-bind", unbind_bind),
+    ("rust-cycle-rmmod-insmod", rmmod_insmod),
+    // Last: it waits for what the ones before may have left behind.
+    ("rust-cycle-no-leak", no_leak),
+];
+
+pub(crate) fn tests() -> Vec<Test> {
+    TESTS
+        .iter()
+        .map(|&(name, run)| Test {
+            name: name.to_string(),
+            long: false,
+            run: Run::Guest {
+                driver: Driver::Rust,
+                machine: Machine::rzg2l(Net::User),
+                run,
+            },
+        })
+        .collect()
+}
+
+/// Memory a run may leave in use (caches of the kernel that never shrink), in KiB. One receive
+/// ring of the driver is larger, so losing one per cycle shows.
+const SLACK_KIB: u64 = 8 * 1024;
+
+/// Runs `down` and `up` alternately while TCP flows both ways, and checks each time that traffic
+/// went through in between.
+fn cycle(bench: &mut Bench<'_>, down: &str, up: &str) -> Result<()> {
+    bench.up()?;
+    // The first round fills caches.
+    let before = free_memory(bench)?;
+    let receive = Iperf::start(&bench.parts.root)?;
+    let transmit = Iperf::start(&bench.parts.root)?;
+    let mut script = String::from("rm -f /run/traffic-end\n");
+    for client in [
+        receive.client(Direction::Receive, 600, ""),
+        transmit.client(Direction::Transmit, 600, ""),
+    ] {
+        script.push_str(&format!(
+            "while [ ! -e /run/traffic-end ]; do {client}; sleep 0.1; done > /dev/null 2>&1 &\n"
+        ));
+    }
+    bench.vm.ok(&script)?;
+    let result = rounds(bench, down, up);
+    bench
+        .vm
+        .ok("touch /run/traffic-end; killall iperf3; sleep 0.3; ! pidof iperf3")?;
+    result?;
+    bench.up()?;
+    bench.ping(5, 56)?;
+    let after = free_memory(bench)?;
+    ensure!(
+        after + SLACK_KIB >= before,
+        "{} KiB of memory are gone after {} cycles",
+        before - after,
+        bench.cycles
+    );
+    Ok(())
+}
+
+fn rounds(bench: &mut Bench<'_>, down: &str, up: &str) -> Result<()> {
+    let address = bench.up_script();
+    for round in 1..=bench.cycles {
+        traffic(bench).with_context(|| format!("cycle {round}"))?;
+        bench
+            .vm
+            .ok(down)
+            .with_context(|| format!("cycle {round}"))?;
+        bench
+            .vm
+            .ok(&format!("{up}\n{address}"))
+            .with_context(|| format!("cycle {round}"))?;
+        net::wait_for_link(bench.vm).with_context(|| format!("cycle {round}"))?;
+    }
+    traffic(bench)
+}
+
+/// Waits until both directions carry frames.
+fn traffic(bench: &mut Bench<'_>) -> Result<()> {
+    let script = format!(
+        "cd /sys/class/net/{IFACE}/statistics
+         rx=$(cat rx_packets) tx=$(cat tx_packets)
+         for i in $(seq 200); do
+             sleep 0.05
+             [ $(cat rx_packets) -gt $((rx + 100)) ] && [ $(cat tx_packets) -gt $((tx + 100)) ] &&
+                 exit 0
+         done
+         echo \"received $rx to $(cat rx_packets), sent $tx to $(cat tx_packets)\"; exit 1"
+    );
+    bench.vm.ok(&script).context("no traffic")?;
+    Ok(())
+}
+
+/// Free memory in KiB, caches dropped.
+fn free_memory(bench: &mut Bench<'_>) -> Result<u64> {
+    let script = "sync; echo 3 > /proc/sys/vm/drop_caches; sleep 0.2; \
+                  sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
+    Ok(bench.vm.ok(script)?.trim().parse()?)
+}
+
+fn down_up(bench: &mut Bench<'_>) -> Result<()> {
+    let down = format!("ip link set {IFACE} down");
+    cycle(bench, &down, "")
+}
+
+fn unbind_bind(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let device = bench.platform_device()?;
+    let driver = format!("/sys/bus/platform/drivers/{}", bench.driver.module());
+    let down = format!("echo {device} > {driver}/unbind");
+    let up = format!("echo {device} > {driver}/bind");
+    cycle(bench, &down, &up)
+}
+
+fn rmmod_insmod(bench: &mut Bench<'_>) -> Result<()> {
+    let down = format!("rmmod {}", bench.driver.module());
+    let up = net::load_script(bench.driver);
+    cycle(bench, &down, &up)
+}
+
+/// The kernel reports pages that a page pool waits for once a minute, and references to a device
+/// that goes away every ten seconds. With the module gone, nothing of the kind may appear.
+fn no_leak(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
+    // A complaint during this time fails the test.
+    bench.vm.ok_within("sleep 63", 80)?;
+    bench.up()?;
+    bench.ping(5, 56)
+}

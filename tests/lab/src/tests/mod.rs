@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tests. A test is an entry of a table: its name, where it runs, its function.
+//!
+//! Functions that exercise a driver are written once and run with both. Names start with the
+//! group: `host-`, `model-c-` (stock driver: evidence for the model), `rust-` (our driver),
+//! `badinput-` (our driver with broken machines and frames).
+
+mod badinput;
+mod cycles;
+mod functional;
+mod host;
+
+use crate::check::Bench;
+use crate::env::{Driver, Env};
+use crate::vm::Machine;
+use anyhow::Result;
+use std::path::Path;
+
+/// Where and how a test runs.
+pub(crate) enum Run {
+    /// On the host; gets a log file to write to.
+    Host(fn(&Env, &Path) -> Result<()>),
+    /// On a machine, which tests with an equal description share.
+    Guest {
+        /// The driver under test.
+        driver: Driver,
+        /// The machine it needs.
+        machine: Machine,
+        /// The test.
+        run: fn(&mut Bench<'_>) -> Result<()>,
+    },
+}
+
+/// A test.
+pub(crate) struct Test {
+    /// Unique name, beginning with its group.
+    pub(crate) name: String,
+    /// Only in `make check-all`.
+    pub(crate) long: bool,
+    /// Where and how it runs.
+    pub(crate) run: Run,
+}
+
+impl Test {
+    /// The group, as the name says.
+    pub(crate) fn group(&self) -> &'static str {
+        GROUPS
+            .iter()
+            .find(|group| self.name.starts_with(*group))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Whether two tests may run on one machine after each other.
+    pub(crate) fn shares_machine_with(&self, other: &Test) -> bool {
+        match (&self.run, &other.run) {
+            (
+                Run::Guest {
+                    driver: a,
+                    machine: x,
+                    ..
+                },
+                Run::Guest {
+                    driver: b,
+                    machine: y,
+                    ..
+                },
+            ) => a == b && x == y,
+            (Run::Host(_), Run::Host(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// All groups.
+const GROUPS: &[&str] = &["host", "model-c", "rust", "badinput"];
+
+/// All tests.
+pub(crate) fn all() -> Vec<Test> {
+    let mut tests = host::tests();
+    tests.extend(functional::tests(Driver::C, "model-c"));
+    tests.extend(functional::tests(Driver::Rust, "rust"));
+    tests.extend(cycles::tests());
+    tests.extend(badinput::tests());
+    tests
+}

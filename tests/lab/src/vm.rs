@@ -6,7 +6,7 @@ use crate::diagnose::indent;
 use crate::env::{Driver, Env};
 use crate::proc::{tail, Running, Scratch};
 use crate::qmp::Qmp;
-use crate::steps::{guest, module, qemu, root, stock};
+use crate::steps::{guest, kernel, module, qemu, root};
 use crate::wire::Wire;
 use anyhow::{bail, Context, Result};
 use base64::engine::general_purpose::STANDARD;
@@ -86,7 +86,7 @@ impl Parts {
         fs::create_dir_all(&logs)?;
         Ok(Parts {
             root: root::get(env)?,
-            kernel: stock::get(env)?.image(),
+            kernel: kernel::get(env)?.image,
             initramfs: guest::get(env)?.initramfs(),
             module: drivers
                 .contains(&Driver::Rust)

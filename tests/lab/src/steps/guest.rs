@@ -2,8 +2,8 @@
 //! The guest: an initramfs of Debian arm64 packages, the kernel modules a test may need and the
 //! scripts of `tests/guest`. Nothing of the guest runs while it is made.
 
+use super::kernel::{self, Kernel};
 use super::root::{self, Root, SUITE};
-use super::stock::{self, Stock};
 use crate::cache::{files_below, Key, Step, Work};
 use crate::cpio::Archive;
 use crate::env::Env;
@@ -77,14 +77,13 @@ impl Guest {
 /// Makes the guest image.
 pub(crate) fn get(env: &Env) -> Result<Guest> {
     let root = root::get(env)?;
-    let stock = stock::get(env)?;
+    let kernel = kernel::get(env)?;
     let base = base(env)?;
     let scripts = env.project.join("tests/guest");
     let key = Key::new("guest", VERSION)
         .text(&base.to_string_lossy())
         .text(&MODULES.join(" "))
-        .text(&stock.release.name)
-        .text(&stock.release.package)
+        .text(&kernel.id)
         .files(&scripts, &files_below(&[scripts.clone()]))?
         .finish();
     let step = Step {
@@ -94,7 +93,7 @@ pub(crate) fn get(env: &Env) -> Result<Guest> {
         keep: 2,
     };
     let dir = env.cache.get(&step, &key, |work| {
-        build(&root, &stock, &base, &scripts, work)
+        build(&root, &kernel, &base, &scripts, work)
     })?;
     Ok(Guest { dir })
 }
@@ -124,9 +123,9 @@ fn base(env: &Env) -> Result<PathBuf> {
     Ok(dir.join("userland.tar"))
 }
 
-fn build(root: &Root, stock: &Stock, base: &Path, scripts: &Path, work: &Work<'_>) -> Result<()> {
+fn build(root: &Root, kernel: &Kernel, base: &Path, scripts: &Path, work: &Work<'_>) -> Result<()> {
     let tree = work.out.join("tree");
-    install_modules(root, stock, &tree, work)?;
+    install_modules(root, kernel, &tree, work)?;
 
     let mut archive = Archive::new(BufWriter::new(File::create(work.out.join("guest.cpio"))?));
     for dir in [
@@ -166,13 +165,17 @@ fn build(root: &Root, stock: &Stock, base: &Path, scripts: &Path, work: &Work<'_
 }
 
 /// Installs the wanted modules and what they depend on, uncompressed, with a module index.
-fn install_modules(root: &Root, stock: &Stock, tree: &Path, work: &Work<'_>) -> Result<()> {
-    let release = &stock.release.name;
-    let from = stock.modules();
+fn install_modules(root: &Root, kernel: &Kernel, tree: &Path, work: &Work<'_>) -> Result<()> {
+    let (release, from) = (&kernel.release, &kernel.modules);
     let to = tree.join("usr/lib/modules").join(release);
     fs::create_dir_all(&to)?;
-    let index = fs::read_to_string(from.join("modules.dep")).context("modules.dep is missing")?;
-    for file in closure(&index, MODULES)? {
+    let read = |name: &str| fs::read_to_string(from.join(name));
+    let index = read("modules.dep").context("modules.dep is missing")?;
+    // A kernel of the user's may have built in what Debian's has as modules.
+    let builtin = read("modules.builtin").unwrap_or_default();
+    fs::write(to.join("modules.builtin"), &builtin)?;
+    fs::write(to.join("modules.order"), "")?;
+    for file in closure(&index, &builtin, MODULES)? {
         let target = to.join(file.trim_end_matches(".xz"));
         if let Some(dir) = target.parent() {
             fs::create_dir_all(dir)?;
@@ -188,8 +191,9 @@ fn install_modules(root: &Root, stock: &Stock, tree: &Path, work: &Work<'_>) -> 
     Ok(())
 }
 
-/// Files of the wanted modules and of all they need, from the text of a modules.dep.
-fn closure(index: &str, wanted: &[&str]) -> Result<BTreeSet<String>> {
+/// Files of the wanted modules and of all they need, from the texts of modules.dep and
+/// modules.builtin.
+fn closure(index: &str, builtin: &str, wanted: &[&str]) -> Result<BTreeSet<String>> {
     let mut entries = BTreeMap::new();
     for line in index.lines() {
         if let Some((file, needs)) = line.split_once(':') {
@@ -198,6 +202,9 @@ fn closure(index: &str, wanted: &[&str]) -> Result<BTreeSet<String>> {
     }
     let mut files = BTreeSet::new();
     for name in wanted {
+        if builtin.lines().any(|file| module_name(file) == *name) {
+            continue;
+        }
         let Some((file, needs)) = entries.get(*name) else {
             bail!("the kernel has no module {name}");
         };
@@ -220,11 +227,14 @@ mod tests {
     #[test]
     fn modules_come_with_what_they_need() {
         let index = "kernel/a/x-y.ko.xz: kernel/b/z.ko.xz\nkernel/b/z.ko.xz:\nkernel/c/w.ko.xz:\n";
-        let files = closure(index, &["x_y"]).unwrap();
+        let files = closure(index, "", &["x_y"]).unwrap();
         assert_eq!(
             files.into_iter().collect::<Vec<_>>(),
             ["kernel/a/x-y.ko.xz", "kernel/b/z.ko.xz"]
         );
-        assert!(closure(index, &["nothing"]).is_err());
+        assert!(closure(index, "", &["nothing"]).is_err());
+        assert!(closure(index, "kernel/d/nothing.ko\n", &["nothing"])
+            .unwrap()
+            .is_empty());
     }
 }

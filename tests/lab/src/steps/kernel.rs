@@ -29,16 +29,127 @@ const HARMLESS: &[&str] = &[
     "CONFIG_THUMB2_COMPAT_VDSO",
 ];
 
-/// The prepared tree.
+/// A kernel to build for and to boot.
 pub(crate) struct Kernel {
-    /// Build directory, to be bound at /kernel.
+    /// Build tree with Rust metadata.
     pub(crate) dir: PathBuf,
     /// Release string.
     pub(crate) release: String,
+    /// Image to boot.
+    pub(crate) image: PathBuf,
+    /// Directory with its modules and modules.dep.
+    pub(crate) modules: PathBuf,
+    /// What identifies it in the key of a step that uses it.
+    pub(crate) id: String,
+    /// Where its compilers are.
+    tools: Tools,
+}
+
+/// Where the compilers are that built a kernel.
+enum Tools {
+    /// In the build root.
+    Root(Root),
+    /// On the host, with these arguments of make.
+    Host(&'static str),
+}
+
+impl Kernel {
+    /// Runs make for the module in `dir`.
+    pub(crate) fn make(&self, dir: &Path, arguments: &str) -> Command {
+        match &self.tools {
+            Tools::Root(root) => {
+                let binds = [(dir, "/out"), (self.dir.as_path(), "/kernel")];
+                root.command(&binds, &format!("{MAKE} -C /kernel M=/out {arguments}"))
+            }
+            Tools::Host(options) => {
+                let mut command = Command::new("make");
+                command
+                    .arg("-C")
+                    .arg(&self.dir)
+                    .arg(format!("M={}", dir.display()));
+                command
+                    .args(options.split_whitespace())
+                    .args(arguments.split_whitespace());
+                command
+            }
+        }
+    }
+}
+
+/// The kernel to test with: the stock one, or the user's.
+pub(crate) fn get(env: &Env) -> Result<Kernel> {
+    match &env.kdir {
+        Some(kdir) => given(env, kdir),
+        None => prepared(env),
+    }
+}
+
+/// The user's build tree. Its compilers are the host's, except where it names the very ones of
+/// the build root.
+fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
+    let config = read_config(&kdir.join(".config"))?;
+    if config.get("CONFIG_ARM64").map(String::as_str) != Some("y") {
+        bail!("KDIR={} is not a tree for arm64", kdir.display());
+    }
+    if !kdir.join("rust/libkernel.rmeta").exists() {
+        bail!(
+            "KDIR={} has no Rust metadata (rust/libkernel.rmeta): build it with CONFIG_RUST=y",
+            kdir.display()
+        );
+    }
+    let release = fs::read_to_string(kdir.join("include/config/kernel.release"))
+        .with_context(|| format!("KDIR={} is not built", kdir.display()))?;
+    let image = ["Image", "Image.gz"]
+        .iter()
+        .map(|name| kdir.join("arch/arm64/boot").join(name))
+        .find(|path| path.exists())
+        .with_context(|| format!("KDIR={} has no kernel image: build it", kdir.display()))?;
+    let clang = config.contains_key("CONFIG_CC_IS_CLANG");
+    let root = root::get(env)?;
+    let wanted = config
+        .get("CONFIG_RUSTC_VERSION_TEXT")
+        .map_or("", String::as_str);
+    let rustc = crate::proc::output(&mut root.command(&[], "rustc --version"))?;
+    let tools = if !clang && wanted.trim_matches('"') == rustc.trim() {
+        Tools::Root(root::get(env)?)
+    } else if clang {
+        Tools::Host("ARCH=arm64 LLVM=1")
+    } else {
+        Tools::Host("ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-")
+    };
+
+    let release = release.trim().to_string();
+    let symvers = kdir.join("Module.symvers");
+    let built = fs::metadata(&image)?
+        .modified()?
+        .duration_since(std::time::UNIX_EPOCH)?;
+    let key = Key::new("kdir", VERSION)
+        .text(&kdir.to_string_lossy())
+        .text(&format!("{built:?}"))
+        .file(kdir, &symvers)?
+        .finish();
+    let step = Step {
+        name: "kdir",
+        label: "modules of KDIR",
+        space: 1 << 30,
+        keep: 1,
+    };
+    let modules = env.cache.get(&step, &key, |work| {
+        let script = "make -C /kernel ARCH=arm64 INSTALL_MOD_PATH=/out/usr modules_install";
+        work.run(&mut root.command(&[(work.out, "/out"), (kdir, "/kernel")], script))
+    })?;
+    Ok(Kernel {
+        dir: kdir.to_path_buf(),
+        modules: modules.join("usr/lib/modules").join(&release),
+        release,
+        image,
+        id: key,
+        tools,
+    })
 }
 
 /// Prepares the build tree of the stock kernel.
-pub(crate) fn get(env: &Env) -> Result<Kernel> {
+fn prepared(env: &Env) -> Result<Kernel> {
     let stock = stock::get(env)?;
     let mut key = Key::new("kernel", VERSION)
         .text(&stock.release.name)
@@ -50,6 +161,7 @@ pub(crate) fn get(env: &Env) -> Result<Kernel> {
             .file(source, &source.join("Makefile"))?;
         key = key.text(&revision(source));
     }
+    let key = key.finish();
     let step = Step {
         name: "kernel",
         label: "Rust metadata of the stock kernel",
@@ -59,10 +171,14 @@ pub(crate) fn get(env: &Env) -> Result<Kernel> {
     let root = root::get(env)?;
     let dir = env
         .cache
-        .get(&step, &key.finish(), |work| build(env, &root, &stock, work))?;
+        .get(&step, &key, |work| build(env, &root, &stock, work))?;
     Ok(Kernel {
         dir: dir.join("tree"),
+        image: stock.image(),
+        modules: stock.modules(),
         release: stock.release.name,
+        id: key,
+        tools: Tools::Root(root),
     })
 }
 

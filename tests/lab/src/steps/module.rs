@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The driver, built against the stock kernel.
+//! The driver, built for the kernel under test.
 
-use super::{kernel, root};
+use super::kernel;
 use crate::cache::{files_below, Key, Step};
 use crate::env::Env;
 use anyhow::Result;
@@ -67,21 +67,18 @@ pub(crate) fn get(env: &Env) -> Result<PathBuf> {
         .map(|file| env.project.join(file))
         .collect();
     let key = Key::new("module", VERSION)
-        .text(&kernel.dir.to_string_lossy())
+        .text(&kernel.id)
         .files(&env.project, &files)?
         .finish();
     let step = Step {
         name: "module",
-        label: "ravb-rs.ko for the stock kernel",
+        label: "ravb-rs.ko",
         space: 256 << 20,
         keep: 8,
     };
-    let root = root::get(env)?;
     let dir = env.cache.get(&step, &key, |work| {
         copy_sources(&env.project, work.out)?;
-        let binds = [(work.out, "/out"), (kernel.dir.as_path(), "/kernel")];
-        let script = format!("{} -C /kernel M=/out modules", kernel::MAKE);
-        work.run(&mut root.command(&binds, &script))
+        work.run(&mut kernel.make(work.out, "modules"))
     })?;
     Ok(dir.join("ravb-rs.ko"))
 }

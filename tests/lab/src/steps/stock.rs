@@ -50,7 +50,6 @@ impl Stock {
             .join("usr/src")
             .join(format!("linux-headers-{}", self.release.name))
     }
-
 }
 
 /// Fetches the stock kernel. The archive's newest one is taken once and kept until `make update`.

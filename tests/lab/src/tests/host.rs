@@ -117,13 +117,11 @@ fn rustfmt(env: &Env, log: &Path) -> Result<()> {
 
 /// Builds a copy of the driver with more options of kbuild, and fails on any warning in our files.
 fn strict_build(env: &Env, log: &Path, options: &str) -> Result<()> {
-    let root = root::get(env)?;
     let kernel = kernel::get(env)?;
     let copy = tempfile::tempdir()?;
     module::copy_sources(&env.project, copy.path())?;
-    let binds = [(copy.path(), "/out"), (kernel.dir.as_path(), "/kernel")];
-    let script = format!("{} -C /kernel M=/out {options} modules", kernel::MAKE);
-    proc::run_logged(&mut root.command(&binds, &script), log, &Progress::quiet())?;
+    let mut command = kernel.make(copy.path(), &format!("{options} modules"));
+    proc::run_logged(&mut command, log, &Progress::quiet())?;
     let text = fs::read_to_string(log)?;
     let found: Vec<&str> = text
         .lines()

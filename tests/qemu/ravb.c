@@ -8,8 +8,8 @@
  * lines, guest memory, the virtual clock, a network backend and QOM
  * properties. It is linked into an unmodified QEMU.
  *
- *   -device renesas-r9a07g044-cpg,id=cpg
- *   -device renesas-ravb,id=mac0,cpg=cpg,cpg-output=0,netdev=net0,variant=…
+ *   -device renesas-r9a07g044-cpg,id=cpg0
+ *   -device renesas-ravb,id=mac0,cpg=cpg0,cpg-output=0,netdev=net0,variant=…
  */
 #include "qemu/osdep.h"
 #include "qapi/error.h"
@@ -371,7 +371,7 @@ static void ravb_prop_set(Object *obj, Visitor *v, const char *name,
 	message = ravb_model_set(ravb_enter(s), name, value);
 	ravb_leave(s);
 	if (message)
-		error_setg(errp, "%s: %s", name, message);
+		error_setg(errp, "%s", message);
 	ravb_model_free_text(message);
 }
 

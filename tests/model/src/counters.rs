@@ -78,8 +78,10 @@ drops! {
     error,
     /// Receive FIFO full (RIS2.RFFF).
     fifo,
-    /// No receive descriptor (RIS2.QFF).
+    /// No receive descriptor (RIS2.QFF), for the frame or for its rest.
     ring,
+    /// The queue had an error (EIS.QEF).
+    bus,
     /// Still in the FIFO when the device left OPERATION mode.
     stopped,
 }

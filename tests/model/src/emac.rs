@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! E-MAC and TOE: what happens between the FIFOs and the wire.
 
+use std::collections::BTreeMap;
+
 use crate::host::Host;
 use crate::model::Model;
 use crate::modes::Mode;
 use crate::phy::Link;
-use crate::regs::{bit, reg};
+use crate::regs::{bit, reg, Access, TABLE};
 use crate::toe;
 
 /// Bytes of the frame check sequence.
@@ -62,10 +64,13 @@ impl Model {
 
     /// The link, provided MAC and PHY agree about its speed.
     pub(crate) fn usable_link(&self) -> Option<Link> {
-        self.mdio
-            .phy()
-            .link()
-            .filter(|link| link.mbps == self.mac_mbps())
+        let mbps = self.mac_mbps();
+        let phy = self.mdio.phy();
+        let looped = phy.loopback().then_some(Link {
+            mbps,
+            full_duplex: true,
+        });
+        looped.or(phy.link()).filter(|link| link.mbps == mbps)
     }
 
     pub(crate) fn full_duplex(&self) -> bool {
@@ -153,6 +158,22 @@ impl Model {
         if self.regs.get(reg::ECMR) & bit::ECMR_DPAD == 0 && frame.len() < MIN_FRAME {
             frame.resize(MIN_FRAME, 0);
         }
+    }
+
+    /// Adds to the E-MAC counters named in a JSON object, as if that many events had occurred.
+    pub(crate) fn add_emac_events(&mut self, text: &str) -> Result<(), String> {
+        let events: BTreeMap<String, u32> =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        for (name, events) in events {
+            let counter = TABLE.iter().find(|register| {
+                register.access == Access::Counter
+                    && register.name == name
+                    && register.on.intersects(self.variant.set)
+            });
+            let counter = counter.ok_or_else(|| format!("{name}: no such counter"))?;
+            self.regs.count(counter.offset, events);
+        }
+        Ok(())
     }
 
     /// Address filter (K-qnx, K-ml: no multicast filter in hardware).

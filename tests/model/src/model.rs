@@ -303,6 +303,7 @@ impl Model {
     fn write_breaks(&self, offset: u16, value: u32) -> Option<Rule> {
         let register = self.regs.lookup(offset.into())?;
         let emac = (0x500..0x800).contains(&offset) && offset != reg::PIR;
+        let has_cxr35 = self.regs.lookup(reg::CXR35.into()).is_some();
         let engine_on = |bit| self.read_csr0() & bit != 0;
         let allowed = match register.when {
             When::Always => true,
@@ -317,7 +318,7 @@ impl Model {
             Some(Rule::Csr1WhileTpe)
         } else if offset == reg::CSR2 && engine_on(bit::CSR0_RPE) {
             Some(Rule::Csr2WhileRpe)
-        } else if emac && self.variant.toe && offset != reg::CXR35 && !self.modes.cxr35_written {
+        } else if emac && has_cxr35 && offset != reg::CXR35 && !self.modes.cxr35_written {
             Some(Rule::Cxr35NotFirst)
         } else if value & register.reserved() != 0 {
             Some(Rule::ReservedBit)

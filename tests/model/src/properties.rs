@@ -370,6 +370,8 @@ pub static TABLE: &[Property] = &[
             "In half duplex one frame in so many collides once; 0 for none"),
     action!("inject", "JSON: frames to be received; see the documentation of the module inject",
             |m, h, text| m.inject(h, text)),
+    action!("emac-events", "JSON: events to add to E-MAC counters, such as {\"TROCR\": 3}",
+            |m, _, text| m.add_emac_events(text)),
     // Observation.
     flag!("watch", true, settings.watch,
           "Watch what CPUs do with the descriptors; takes effect on entering OPERATION"),

@@ -21,10 +21,7 @@ pub mod reg {
     offsets! {
         CCC = 0x000; DBAT = 0x004; DLR = 0x008; CSR = 0x00c; CDAR0 = 0x010; ESR = 0x088;
         APSR = 0x08c; RCR = 0x090; RQC0 = 0x094; RPC = 0x0b0; RTC = 0x0b4; UFCW = 0x0bc;
-        UFCS = 0x0c0; UFCV0 = 0x0c4; UFCD0 = 0x0e0; SFO = 0x0fc; SFP0 = 0x100; SFV0 = 0x1b8;
-        SFM0 = 0x1c0; SFL = 0x1c8; PCRC = 0x1cc; CIAR0 = 0x200; LIAR0 = 0x280;
-        TGC = 0x300; TCCR = 0x304; TSR = 0x308; MFA = 0x30c; VRR = 0x31c; CIVR0 = 0x320;
-        CDVR0 = 0x328; CUL0 = 0x330; CLL0 = 0x338;
+        UFCS = 0x0c0; UFCV0 = 0x0c4; UFCD0 = 0x0e0; CIAR0 = 0x200; TGC = 0x300; TCCR = 0x304; TSR = 0x308; MFA = 0x30c; VRR = 0x31c;
         DIC = 0x350; DIS = 0x354; EIC = 0x358; EIS = 0x35c; RIC0 = 0x360; RIS0 = 0x364;
         RIC1 = 0x368; RIS1 = 0x36c; RIC2 = 0x370; RIS2 = 0x374; TIC = 0x378; TIS = 0x37c;
         ISS = 0x380; RIC3 = 0x388; RIS3 = 0x38c;
@@ -221,6 +218,7 @@ pub static TABLE: &[Register] = &[
     rw(reg::UFCS, "UFCS", 0x3f3f_3f3f, "K-drv"),
     ro(reg::UFCV0, "UFCV", "K-drv").array(5),
     rw(reg::UFCD0, "UFCD", 0x3f3f_3f3f, "K-drv; reads 0 (A)").array(5),
+    ro(reg::CIAR0, "CIAR", "K-pat").array(18),
     // Transmission.
     config(reg::TGC, "TGC", 0x0033_333f, "K-qnx; reset K-qemu").reset(0x0022_2200),
     rw(reg::TCCR, "TCCR", bit::TCCR_TSRQ, "K-drv, K-qnx").ignored(0x0003_0300),

@@ -2,13 +2,22 @@
 //! A machine small enough for tests: memory, a clock that runs when told to, a wire that keeps
 //! what was sent.
 
-use std::collections::BTreeSet;
-
 use crate::host::{BusError, Host};
 use crate::model::Model;
 
 /// Interrupt lines a [`Memory`] keeps the level of.
 const LINES: usize = 32;
+
+/// One successful access of the device to memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Written, not read.
+    pub is_write: bool,
+    /// Where.
+    pub addr: u64,
+    /// What was read or written.
+    pub data: Vec<u8>,
+}
 
 /// Memory, time, lines and the wire.
 #[derive(Debug)]
@@ -27,8 +36,8 @@ pub struct Memory {
     pub windows: Vec<(u64, u64)>,
     /// Log lines.
     pub log: Vec<String>,
-    /// Bytes the device has read and written, if recorded.
-    pub touched: Option<(BTreeSet<u64>, BTreeSet<u64>)>,
+    /// What the device has read and written, if recorded.
+    pub accesses: Option<Vec<Access>>,
 }
 
 impl Memory {
@@ -45,7 +54,7 @@ impl Memory {
             sent: Vec::new(),
             windows: Vec::new(),
             log: Vec::new(),
-            touched: None,
+            accesses: None,
         }
     }
 
@@ -82,16 +91,24 @@ impl Host for Memory {
     }
     fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), BusError> {
         buf.copy_from_slice(&self.ram[self.range(addr, buf.len())?]);
-        if let Some((reads, _)) = &mut self.touched {
-            reads.extend(addr..addr + buf.len() as u64);
+        if let Some(accesses) = &mut self.accesses {
+            accesses.push(Access {
+                is_write: false,
+                addr,
+                data: buf.to_vec(),
+            });
         }
         Ok(())
     }
     fn dma_write(&mut self, addr: u64, data: &[u8]) -> Result<(), BusError> {
         let range = self.range(addr, data.len())?;
         self.ram[range].copy_from_slice(data);
-        if let Some((_, writes)) = &mut self.touched {
-            writes.extend(addr..addr + data.len() as u64);
+        if let Some(accesses) = &mut self.accesses {
+            accesses.push(Access {
+                is_write: true,
+                addr,
+                data: data.to_vec(),
+            });
         }
         Ok(())
     }

@@ -34,6 +34,21 @@ pub(crate) struct Arrival {
     pub(crate) backlog: usize,
 }
 
+impl Arrival {
+    /// An ordinary frame that counts in nobody's queue.
+    pub(crate) fn plain(frame: &[u8]) -> Self {
+        Self {
+            at: 0,
+            frame: frame.into(),
+            status: None,
+            bad_fcs: false,
+            unfiltered: false,
+            sequence: None,
+            backlog: 0,
+        }
+    }
+}
+
 /// A frame in the FIFO.
 #[derive(Debug)]
 struct Stored {
@@ -87,16 +102,20 @@ impl Receiver {
     }
 }
 
-/// What became of one part of a frame.
+/// What became of one part of a frame that was stored.
 enum Part {
-    /// Stored; more to come.
+    /// More to come.
     More,
-    /// Stored; the frame is complete.
+    /// The frame is complete.
     Last,
-    /// Stored; the rest of the frame is lost, and marked as such.
+    /// The rest of the frame is lost, and marked as such.
     Cut,
-    /// Not stored.
-    Lost,
+}
+
+/// Why a part was not stored.
+enum Lost {
+    RingFull,
+    Error(QueueError),
 }
 
 impl Storing {
@@ -164,13 +183,8 @@ impl Model {
             return;
         }
         let arrival = Arrival {
-            at: 0,
-            frame: frame.into(),
-            status: None,
-            bad_fcs: false,
-            unfiltered: false,
-            sequence: None,
             backlog: frame.len(),
+            ..Arrival::plain(frame)
         };
         self.enqueue_arrival(h.now(), 0, arrival);
         self.settle(h);
@@ -195,12 +209,12 @@ impl Model {
 
     /// The last bit of a frame has arrived at the MAC.
     fn arrive(&mut self, t: u64, arrival: Arrival) {
-        if self.usable_link().is_none() {
-            self.counters.drops.link += 1;
-            return;
-        }
         if !self.operating() || self.regs.get(reg::ECMR) & bit::ECMR_RE == 0 {
             self.counters.drops.disabled += 1;
+            return;
+        }
+        if self.usable_link().is_none() {
+            self.counters.drops.link += 1;
             return;
         }
         let mut frame = arrival.frame.to_vec();
@@ -290,16 +304,20 @@ impl Model {
                 return;
             }
             match self.store_part(h, &mut storing) {
-                Part::More => {
+                Ok(Part::More) => {
                     storing.at = t + self.faults.rx_part_ns;
                     self.dmac.rx.storing = Some(storing);
                 }
-                Part::Last => self.complete(&storing.frame),
-                Part::Cut => {
+                Ok(Part::Last) => self.complete(&storing.frame),
+                Ok(Part::Cut) => {
                     self.regs.raise(reg::RIS0, 1 << storing.frame.queue);
                     self.ring_full(storing.frame.queue);
                 }
-                Part::Lost => self.ring_full(storing.frame.queue),
+                Err(Lost::RingFull) => self.ring_full(storing.frame.queue),
+                Err(Lost::Error(error)) => {
+                    self.counters.drops.bus += 1;
+                    self.queue_error(h, RX_QUEUE_OFFSET + storing.frame.queue, error);
+                }
             }
         }
     }
@@ -341,32 +359,37 @@ impl Model {
             .set(ufcv, u32::from_le_bytes([new[0], new[1], new[2], new[3]]));
     }
 
-    /// Finds a descriptor that can take data, or `None` where the ring is full.
-    fn receivable(&mut self, h: &mut dyn Host, queue: usize, addr: u64) -> Option<Descriptor> {
-        match self.follow_links(h, queue, addr) {
-            Ok(descriptor) => descriptor.kind().can_receive().then_some(descriptor),
-            Err(error) => {
-                self.queue_error(h, queue, error);
-                None
-            }
-        }
+    /// Finds a descriptor that can take data.
+    fn receivable(
+        &mut self,
+        h: &mut dyn Host,
+        queue: usize,
+        addr: u64,
+    ) -> Result<Descriptor, Lost> {
+        let descriptor = self.follow_links(h, queue, addr).map_err(Lost::Error)?;
+        let usable = descriptor.kind().can_receive();
+        usable.then_some(descriptor).ok_or(Lost::RingFull)
     }
 
     /// Stores what one descriptor takes.
-    fn store_part(&mut self, h: &mut dyn Host, storing: &mut Storing) -> Part {
+    fn store_part(&mut self, h: &mut dyn Host, storing: &mut Storing) -> Result<Part, Lost> {
         let queue = RX_QUEUE_OFFSET + storing.frame.queue;
-        let Some(descriptor) = self.receivable(h, queue, self.dmac.current[queue]) else {
-            return Part::Lost;
-        };
+        let descriptor = self.receivable(h, queue, self.dmac.current[queue])?;
         let first = storing.parts == 0;
         let rest = storing.frame.data.len() - storing.done;
         let size = descriptor.size().min(rest);
-        let next = self.successor(queue, &descriptor);
         let complete = size == rest;
-        // Look ahead, so that a frame the ring cannot hold ends in the last part it has (A).
-        let cut = !complete
-            && !self.settings.rx_ring_end_open
-            && (storing.parts + 1 >= MAX_PARTS || self.receivable(h, queue, next).is_none());
+        let mut next = self.successor(queue, &descriptor);
+        let mut cut = false;
+        if !complete && storing.parts + 1 >= MAX_PARTS {
+            cut = true;
+        } else if !complete && !self.settings.rx_ring_end_open {
+            // Look ahead, so that a frame the ring cannot hold ends in the last part it has (A).
+            match self.receivable(h, queue, next) {
+                Ok(following) => next = following.addr,
+                Err(_) => cut = true,
+            }
+        }
         let kind = match (first, complete || cut) {
             (true, true) => Kind::Single,
             (true, false) => Kind::Start,
@@ -375,39 +398,29 @@ impl Model {
         };
         self.check_buffer(h, &descriptor);
         let data = &storing.frame.data[storing.done..storing.done + size];
-        let stored = match descriptor.kind() {
-            Kind::EmptyDiscard => Ok(()),
-            Kind::EmptyContinue => {
-                let at = self.dmac.incremental[queue];
-                self.dmac.incremental[queue] = at + size as u64;
-                h.dma_write(at, data)
-            }
-            kind => {
-                if kind == Kind::EmptyStart {
-                    self.dmac.incremental[queue] = descriptor.pointer() + size as u64;
-                }
-                h.dma_write(descriptor.pointer(), data)
-            }
+        let buffer = match descriptor.kind() {
+            Kind::EmptyContinue => self.dmac.incremental[queue],
+            _ => descriptor.pointer(),
         };
-        if stored.is_err() {
-            self.queue_error(h, queue, QueueError::WriteData);
-            return Part::Lost;
+        if descriptor.kind() != Kind::EmptyDiscard && size > 0 {
+            let stored = h.dma_write(buffer, data);
+            stored.map_err(|_| Lost::Error(QueueError::WriteData))?;
+        }
+        if matches!(descriptor.kind(), Kind::EmptyStart | Kind::EmptyContinue) {
+            self.dmac.incremental[queue] = buffer + size as u64;
         }
         storing.done += size;
         storing.parts += 1;
         let status = storing.verdict(size, complete || cut, cut, &self.settings);
-        if self.give_back(h, queue, &descriptor, status, kind).is_err() {
-            self.queue_error(h, queue, QueueError::WriteDescriptor);
-            return Part::Lost;
-        }
+        self.give_back(h, queue, &descriptor, status, kind)
+            .map_err(|_| Lost::Error(QueueError::WriteDescriptor))?;
         self.dmac.current[queue] = next;
         self.watch.consumed(descriptor.addr);
-        match (complete, cut) {
+        Ok(match (complete, cut) {
             (true, _) => Part::Last,
             (false, true) => Part::Cut,
-            (false, false) if storing.parts >= MAX_PARTS => Part::Lost,
             (false, false) => Part::More,
-        }
+        })
     }
 
     /// Writes a descriptor back as RQC.RSM asks, the type last.

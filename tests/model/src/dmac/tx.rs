@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::{descriptor::Descriptor, descriptor::Kind, QueueError, MAX_PARTS};
+use super::descriptor::{Descriptor, Kind};
+use super::{Arrival, QueueError, MAX_PARTS};
 use crate::host::Host;
 use crate::model::Model;
 use crate::regs::{bit, reg};
@@ -97,10 +98,13 @@ impl Transmitter {
 
     /// CSR.TPO: a request or a descriptor is not finished.
     pub(super) fn pending(&self, q: usize) -> bool {
-        let in_flight = self.fifo.iter();
-        let in_flight = in_flight.chain(self.on_wire.iter().map(|(_, out)| out));
-        let mut in_flight = in_flight.chain(self.completing.iter().map(|(_, out)| out));
-        self.queues[q].requested || in_flight.any(|out| out.queue == q)
+        self.queues[q].requested || self.in_flight().any(|out| out.queue == q)
+    }
+
+    fn in_flight(&self) -> impl Iterator<Item = &Outgoing> {
+        let on_wire = self.on_wire.iter().map(|(_, out)| out);
+        let completing = self.completing.iter().map(|(_, out)| out);
+        self.fifo.iter().chain(on_wire).chain(completing)
     }
 
     fn idle(&self) -> bool {
@@ -108,10 +112,8 @@ impl Transmitter {
     }
 
     fn awaits_write_back(&self, addr: u64) -> bool {
-        let in_flight = self.fifo.iter();
-        let in_flight = in_flight.chain(self.on_wire.iter().map(|(_, out)| out));
-        let mut in_flight = in_flight.chain(self.completing.iter().map(|(_, out)| out));
-        in_flight.any(|out| out.parts.iter().any(|part| part.addr == addr))
+        self.in_flight()
+            .any(|out| out.parts.iter().any(|part| part.addr == addr))
     }
 }
 
@@ -119,20 +121,27 @@ impl Model {
     pub(crate) fn tx_deadline(&self) -> u64 {
         let tx = &self.dmac.tx;
         let mut next = u64::MAX;
-        if let Some((at, _)) = tx.completing.front() {
+        if let Some((at, _)) = tx.on_wire.as_ref().filter(|_| self.wire_runs()) {
             next = next.min(*at);
         }
-        if let Some((at, _)) = tx.on_wire.as_ref().filter(|_| !self.faults.tx_hold) {
-            next = next.min(*at);
-        }
-        if self.bus_enabled() && tx.idle() {
-            next = next.min(tx.fetch_at.unwrap_or(u64::MAX));
+        if self.bus_enabled() {
+            if let Some((at, _)) = tx.completing.front() {
+                next = next.min(*at);
+            }
+            if tx.idle() {
+                next = next.min(tx.fetch_at.unwrap_or(u64::MAX));
+            }
         }
         if self.operating() && self.tx_enabled() && tx.on_wire.is_none() && !tx.fifo.is_empty() {
             // Only a PAUSE frame keeps a fetched frame from starting at once.
             next = next.min(tx.paused_until);
         }
         next
+    }
+
+    /// A frame on the wire makes progress.
+    fn wire_runs(&self) -> bool {
+        self.modes.clock && !self.faults.tx_hold
     }
 
     /// Write to TCCR.
@@ -171,15 +180,8 @@ impl Model {
     /// Does what is due at time `t`.
     pub(crate) fn run_tx(&mut self, h: &mut dyn Host, t: u64) {
         self.write_back_tx(h, t);
-        if !self.faults.tx_hold
-            && self
-                .dmac
-                .tx
-                .on_wire
-                .as_ref()
-                .is_some_and(|(at, _)| *at <= t)
-        {
-            if let Some((at, out)) = self.dmac.tx.on_wire.take() {
+        if self.wire_runs() {
+            if let Some((at, out)) = self.dmac.tx.on_wire.take_if(|(at, _)| *at <= t) {
                 self.leave(h, at, out);
                 self.write_back_tx(h, t);
             }
@@ -234,6 +236,8 @@ impl Model {
     fn leave(&mut self, h: &mut dyn Host, t: u64, out: Outgoing) {
         if self.regs.get(reg::CCC) & bit::CCC_LBME != 0 {
             self.loop_back(h, t, &out.frame);
+        } else if self.mdio.phy().loopback() {
+            self.enqueue_arrival(t, 0, Arrival::plain(&out.frame));
         } else if let Some(link) = self.usable_link() {
             if link.full_duplex != self.full_duplex() {
                 self.broken(h, Rule::DuplexMismatch, &format!("link {link:?}"));
@@ -247,6 +251,9 @@ impl Model {
                     Rule::SpeedMismatch,
                     &format!("GECMR {gecmr:#x}, link {link:?}"),
                 );
+            }
+            if !self.full_duplex() {
+                self.regs.count(reg::CXR42, 1);
             }
             self.counters.tx_lost += 1;
         }

@@ -8,37 +8,37 @@ use ravb_model::regs::{bit, reg};
 use ravb_model::testing::{Machine, Memory};
 
 /// Descriptor base address table.
-pub const DBAT: u64 = Memory::BASE;
+pub(crate) const DBAT: u64 = Memory::BASE;
 /// TX ring of 8 descriptors and a link.
-pub const TX_RING: u64 = Memory::BASE + 0x1000;
+pub(crate) const TX_RING: u64 = Memory::BASE + 0x1000;
 /// RX ring of 8 descriptors and a link.
-pub const RX_RING: u64 = Memory::BASE + 0x2000;
+pub(crate) const RX_RING: u64 = Memory::BASE + 0x2000;
 /// Descriptors in each ring.
-pub const RING: u64 = 8;
+pub(crate) const RING: u64 = 8;
 /// TX buffers, 4 KiB each.
-pub const TX_BUFFERS: u64 = Memory::BASE + 0x1_0000;
+pub(crate) const TX_BUFFERS: u64 = Memory::BASE + 0x1_0000;
 /// RX buffers, 4 KiB each.
-pub const RX_BUFFERS: u64 = Memory::BASE + 0x2_0000;
+pub(crate) const RX_BUFFERS: u64 = Memory::BASE + 0x2_0000;
 /// Size given in RX descriptors.
-pub const RX_SIZE: u16 = 2048;
+pub(crate) const RX_SIZE: u16 = 2048;
 /// Station address.
-pub const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x11];
+pub(crate) const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x11];
 
-pub const FMID: u8 = 0x40;
-pub const FSTART: u8 = 0x50;
-pub const FEND: u8 = 0x60;
-pub const FSINGLE: u8 = 0x70;
-pub const LINK: u8 = 0x80;
-pub const LINKFIX: u8 = 0x90;
-pub const EOS: u8 = 0xa0;
-pub const FEMPTY: u8 = 0xc0;
-pub const FEMPTY_IS: u8 = 0xd0;
-pub const FEMPTY_IC: u8 = 0xe0;
-pub const FEMPTY_ND: u8 = 0xf0;
-pub const LEMPTY: u8 = 0x20;
-pub const EEMPTY: u8 = 0x30;
+pub(crate) const FMID: u8 = 0x40;
+pub(crate) const FSTART: u8 = 0x50;
+pub(crate) const FEND: u8 = 0x60;
+pub(crate) const FSINGLE: u8 = 0x70;
+pub(crate) const LINK: u8 = 0x80;
+pub(crate) const LINKFIX: u8 = 0x90;
+pub(crate) const EOS: u8 = 0xa0;
+pub(crate) const FEMPTY: u8 = 0xc0;
+pub(crate) const FEMPTY_IS: u8 = 0xd0;
+pub(crate) const FEMPTY_IC: u8 = 0xe0;
+pub(crate) const FEMPTY_ND: u8 = 0xf0;
+pub(crate) const LEMPTY: u8 = 0x20;
+pub(crate) const EEMPTY: u8 = 0x30;
 
-pub fn descriptor(ds: u16, die_dt: u8, pointer: u64) -> [u8; 8] {
+pub(crate) fn descriptor(ds: u16, die_dt: u8, pointer: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..2].copy_from_slice(&ds.to_le_bytes());
     bytes[3] = die_dt;
@@ -46,30 +46,30 @@ pub fn descriptor(ds: u16, die_dt: u8, pointer: u64) -> [u8; 8] {
     bytes
 }
 
-pub fn put(m: &mut Machine, addr: u64, ds: u16, die_dt: u8, pointer: u64) {
+pub(crate) fn put(m: &mut Machine, addr: u64, ds: u16, die_dt: u8, pointer: u64) {
     m.host.store(addr, &descriptor(ds, die_dt, pointer));
 }
 
 /// Size field, status byte and type of a descriptor.
-pub fn seen(m: &Machine, addr: u64) -> (u16, u8, u8) {
+pub(crate) fn seen(m: &Machine, addr: u64) -> (u16, u8, u8) {
     let bytes = m.host.at(addr, 8);
     (u16::from_le_bytes([bytes[0], bytes[1]]), bytes[2], bytes[3])
 }
 
-pub fn tx(i: u64) -> u64 {
+pub(crate) fn tx(i: u64) -> u64 {
     TX_RING + 8 * i
 }
 
-pub fn rx(i: u64) -> u64 {
+pub(crate) fn rx(i: u64) -> u64 {
     RX_RING + 8 * i
 }
 
-pub fn rx_buffer(i: u64) -> u64 {
+pub(crate) fn rx_buffer(i: u64) -> u64 {
     RX_BUFFERS + 0x1000 * i
 }
 
 /// Base table and rings as a driver lays them out, in memory only.
-pub fn format_rings(m: &mut Machine) {
+pub(crate) fn format_rings(m: &mut Machine) {
     for entry in 0..22 {
         put(m, DBAT + 8 * entry, 0, EOS, 0);
     }
@@ -84,7 +84,7 @@ pub fn format_rings(m: &mut Machine) {
 }
 
 /// CONFIG mode with everything set up but the rings.
-pub fn configure(m: &mut Machine) {
+pub(crate) fn configure(m: &mut Machine) {
     m.write(reg::CCC, 1);
     m.write(reg::DBAT, DBAT as u32);
     m.write(reg::RCR, 0x6000_0000);
@@ -98,7 +98,7 @@ pub fn configure(m: &mut Machine) {
 }
 
 /// From CONFIG to frames flowing.
-pub fn operate(m: &mut Machine) {
+pub(crate) fn operate(m: &mut Machine) {
     m.write(reg::CCC, 2);
     m.write(reg::CXR35, 1000 << 16);
     m.write(reg::CXR31, 1);
@@ -120,12 +120,12 @@ pub fn operate(m: &mut Machine) {
 }
 
 /// A machine in OPERATION with a gigabit link.
-pub fn running() -> Machine {
+pub(crate) fn running() -> Machine {
     with(|_| ())
 }
 
 /// The same, with `prepare` called on the formatted rings before CONFIG.
-pub fn with(prepare: impl FnOnce(&mut Machine)) -> Machine {
+pub(crate) fn with(prepare: impl FnOnce(&mut Machine)) -> Machine {
     let mut m = Machine::new();
     format_rings(&mut m);
     prepare(&mut m);
@@ -136,7 +136,7 @@ pub fn with(prepare: impl FnOnce(&mut Machine)) -> Machine {
 }
 
 /// A frame to this station whose payload counts up.
-pub fn frame(len: usize) -> Vec<u8> {
+pub(crate) fn frame(len: usize) -> Vec<u8> {
     let mut frame = MAC.to_vec();
     frame.extend([0x02, 0, 0, 0, 0, 0x99, 0x88, 0xb5]);
     frame.extend((0..len.saturating_sub(14)).map(|i| i as u8));
@@ -145,29 +145,62 @@ pub fn frame(len: usize) -> Vec<u8> {
 }
 
 /// Queues one frame in descriptor `i` of the TX ring, without a doorbell.
-pub fn queue_tx(m: &mut Machine, i: u64, frame: &[u8]) {
+pub(crate) fn queue_tx(m: &mut Machine, i: u64, frame: &[u8]) {
     let buffer = TX_BUFFERS + 0x1000 * i;
     m.host.store(buffer, frame);
     put(m, tx(i), frame.len() as u16, FSINGLE, buffer);
 }
 
-pub fn doorbell(m: &mut Machine) {
+pub(crate) fn doorbell(m: &mut Machine) {
     m.write(reg::TCCR, 1);
 }
 
 /// Long enough for any frame.
-pub const SETTLE: u64 = 1_000_000;
+pub(crate) const SETTLE: u64 = 1_000_000;
 
-pub fn violations(m: &Machine) -> serde_json::Value {
+pub(crate) fn violations(m: &Machine) -> serde_json::Value {
     m.json("violations")
 }
 
 /// Panics if a rule was broken, with the log.
-pub fn assert_clean(m: &Machine) {
+pub(crate) fn assert_clean(m: &Machine) {
     assert_eq!(
         violations(m),
         serde_json::json!({}),
         "{:#}",
         m.json("violation-log")
     );
+}
+
+/// One bit on the management bus; returns what the PHY drives.
+fn mdio_bit(m: &mut Machine, drive: Option<bool>) -> bool {
+    let pir = drive.map_or(0, |bit| 2 | u32::from(bit) << 2);
+    m.write(reg::PIR, pir);
+    m.write(reg::PIR, pir | 1);
+    m.write(reg::PIR, pir);
+    m.read(reg::PIR) & bit::PIR_MDI != 0
+}
+
+fn mdio_bits(m: &mut Machine, value: u32, count: u32) {
+    for i in (0..count).rev() {
+        mdio_bit(m, Some(value >> i & 1 != 0));
+    }
+}
+
+/// Clause 22 read.
+pub(crate) fn mdio_read(m: &mut Machine, phy: u32, register: u32) -> u16 {
+    mdio_bits(m, u32::MAX, 32);
+    mdio_bits(m, 0b0110 << 10 | phy << 5 | register, 14);
+    if mdio_bit(m, None) {
+        // Linux gives up where the turn-around bit is not 0.
+        return 0xffff;
+    }
+    (0..16).fold(0, |value, _| value << 1 | u16::from(mdio_bit(m, None)))
+}
+
+/// Clause 22 write.
+pub(crate) fn mdio_write(m: &mut Machine, phy: u32, register: u32, value: u16) {
+    mdio_bits(m, u32::MAX, 32);
+    mdio_bits(m, 0b0101 << 10 | phy << 5 | register, 14);
+    mdio_bits(m, 0b10 << 16 | u32::from(value), 18);
 }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What bindgen reads: the kernel headers of everything that net/ wraps and that
+ * the kernel crate has no abstraction for.
+ */
+#include <linux/clk.h>
+#include <linux/dma-mapping.h>
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/if_vlan.h>
+#include <linux/interrupt.h>
+#include <linux/mdio-bitbang.h>
+#include <linux/netdevice.h>
+#include <linux/of_mdio.h>
+#include <linux/of_net.h>
+#include <linux/phy.h>
+#include <linux/platform_device.h>
+#include <linux/pm_runtime.h>
+#include <linux/reset.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <net/netdev_lock.h>
+#include <net/netdev_queues.h>
+#include <net/page_pool/helpers.h>
+
+#include "helpers.h"
+
+/* Macros whose value bindgen cannot evaluate. */
+static const gfp_t RAVB_RS_CONST_GFP_ATOMIC =
+	GFP_ATOMIC | __GFP_NOWARN;
+static const gfp_t RAVB_RS_CONST_GFP_KERNEL = GFP_KERNEL;
+static const u64 RAVB_RS_CONST_NETIF_F_RXCSUM = NETIF_F_RXCSUM;
+static const u64 RAVB_RS_CONST_NETIF_F_HW_CSUM = NETIF_F_HW_CSUM;
+static const u64 RAVB_RS_CONST_NETIF_F_SG = NETIF_F_SG;
+static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_MAP = PP_FLAG_DMA_MAP;
+static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_SYNC_DEV =
+	PP_FLAG_DMA_SYNC_DEV;
+static const size_t RAVB_RS_CONST_SHARED_INFO_SIZE =
+	SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
+static const size_t RAVB_RS_CONST_PAGE_SIZE = PAGE_SIZE;
+static const unsigned int RAVB_RS_CONST_MAX_SKB_FRAGS = MAX_SKB_FRAGS;

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * C wrappers of static inline functions and macros, one call each: Rust cannot
+ * reach those directly. Named ravb_helper_<function>, without its underscores.
+ */
+#ifndef RAVB_RS_HELPERS_H
+#define RAVB_RS_HELPERS_H
+
+#include <linux/types.h>
+
+/* Network device */
+bool ravb_helper_netif_running(const struct net_device *dev);
+void ravb_helper_netif_tx_start_all_queues(struct net_device *dev);
+void ravb_helper_netif_tx_disable(struct net_device *dev);
+void ravb_helper_netif_tx_stop_queue(struct netdev_queue *txq);
+void ravb_helper_netif_tx_start_queue(struct netdev_queue *txq);
+bool ravb_helper_netif_tx_queue_stopped(const struct netdev_queue *txq);
+void ravb_helper_netif_tx_lock_bh(struct netdev_queue *txq);
+void ravb_helper_netif_tx_unlock_bh(struct netdev_queue *txq);
+bool ravb_helper_netdev_tx_sent_queue(struct netdev_queue *txq,
+				      unsigned int bytes, bool xmit_more);
+void ravb_helper_netdev_tx_completed_queue(struct netdev_queue *txq,
+					   unsigned int pkts,
+					   unsigned int bytes);
+void ravb_helper_netdev_tx_reset_queue(struct netdev_queue *txq);
+bool ravb_helper_netdev_xmit_more(void);
+void ravb_helper_eth_hw_addr_set(struct net_device *dev, const u8 *addr);
+void ravb_helper_eth_hw_addr_random(struct net_device *dev);
+bool ravb_helper_is_valid_ether_addr(const u8 *addr);
+
+/* NAPI */
+void ravb_helper_netif_napi_add_config(struct net_device *dev,
+				       struct napi_struct *napi,
+				       int (*poll)(struct napi_struct *, int),
+				       int index);
+void ravb_helper_netif_napi_del(struct napi_struct *napi);
+void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq);
+void ravb_helper_napi_gro_receive(struct napi_struct *napi,
+				  struct sk_buff *skb);
+
+/* Socket buffers */
+void ravb_helper_skb_reserve(struct sk_buff *skb, int len);
+void ravb_helper_skb_mark_for_recycle(struct sk_buff *skb);
+void ravb_helper_skb_record_rx_queue(struct sk_buff *skb, u16 queue);
+void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
+void ravb_helper_skb_trim(struct sk_buff *skb, unsigned int len);
+unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb);
+void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
+					  enum skb_drop_reason reason);
+void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,
+				 int off, int size, unsigned int truesize);
+
+/* Page pool */
+dma_addr_t ravb_helper_page_pool_get_dma_addr(const struct page *page);
+void *ravb_helper_page_address(const struct page *page);
+void ravb_helper_page_pool_put_full_page(struct page_pool *pool,
+					 struct page *page, bool allow_direct);
+
+/* Streaming DMA */
+dma_addr_t ravb_helper_dma_map_single(struct device *dev, void *ptr,
+				      size_t size, enum dma_data_direction dir);
+void ravb_helper_dma_unmap_single(struct device *dev, dma_addr_t addr,
+				  size_t size, enum dma_data_direction dir);
+int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr);
+void ravb_helper_dma_sync_single_for_cpu(struct device *dev, dma_addr_t addr,
+					 size_t size,
+					 enum dma_data_direction dir);
+
+/* Runtime power management */
+void ravb_helper_pm_runtime_get_noresume(struct device *dev);
+int ravb_helper_pm_runtime_suspend(struct device *dev);
+int ravb_helper_pm_runtime_resume_and_get(struct device *dev);
+void ravb_helper_pm_runtime_put_autosuspend(struct device *dev);
+void ravb_helper_pm_runtime_use_autosuspend(struct device *dev);
+void ravb_helper_pm_runtime_dont_use_autosuspend(struct device *dev);
+void ravb_helper_pm_runtime_disable(struct device *dev);
+
+/* Resets, device tree, PHY */
+struct reset_control *
+ravb_helper_reset_control_get_exclusive(struct device *dev, const char *id);
+struct device_node *ravb_helper_of_parse_phandle(const struct device_node *np,
+						 const char *name, int index);
+unsigned int ravb_helper_num_present_cpus(void);
+bool ravb_helper_mdiobus_is_registered(const struct mii_bus *bus);
+bool ravb_helper_phy_is_started(struct phy_device *phydev);
+void ravb_helper_phy_device_put(struct phy_device *phydev);
+
+#endif

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! NAPI: polling of a queue in softirq context, or in a thread of its own.
+//!
+//! What is polled is owned by the [`Napi`] while that is enabled, and only the poll function
+//! can touch it; disabling gives it back. So it needs no lock, and it cannot be freed too early.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomPinned, //
+};
+
+use kernel::{
+    container_of,
+    ffi::c_int,
+    prelude::*,
+    sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+use super::netdev::{
+    Locked,
+    NetDevice,
+    Operations, //
+};
+use crate::bindings;
+
+/// What a [`Napi`] polls.
+pub(crate) trait Poll: Send + Sized {
+    /// The network device that the queue belongs to.
+    type Device: Operations;
+
+    /// Does the work that there is, of which at most `budget` received packets, and returns their
+    /// number.
+    ///
+    /// Returning `budget` means that there may be more to do. A budget of 0 comes from netpoll:
+    /// transmitted packets may be reclaimed then, but none may be received.
+    fn poll(&mut self, cx: &Context<'_, Self::Device>) -> usize;
+
+    /// Unmasks the interrupts of the queue: there is nothing to do, and nobody polls any more.
+    fn rearm(&mut self, dev: &NetDevice<Self::Device>);
+}
+
+/// The NAPI context of one queue.
+///
+/// # Invariants
+///
+/// - `napi` was added to a network device of type `P::Device`, and stays so until [`Napi::delete`].
+/// - `poll` is `Some` exactly as long as `napi` is enabled. While it is, only the poll callback
+///   accesses it; while it is not, only the holder of RTNL does.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Napi<P: Poll> {
+    #[pin]
+    napi: Opaque<bindings::napi_struct>,
+    poll: UnsafeCell<Option<P>>,
+    added: AtomicFlag,
+    queue: u16,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: What is shared is scheduling, which is atomic; `poll` has one user at a time.
+unsafe impl<P: Poll> Send for Napi<P> {}
+// SAFETY: As above.
+unsafe impl<P: Poll> Sync for Napi<P> {}
+
+impl<P: Poll> Napi<P> {
+    /// Adds the context of queue `queue` to a network device, disabled.
+    ///
+    /// It must be removed by [`Napi::delete`] before it is dropped; failing that is a bug.
+    pub(crate) fn add(dev: &Locked<'_, P::Device>, queue: u16) -> Result<Arc<Self>> {
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                napi <- Opaque::zeroed(),
+                poll: UnsafeCell::new(None),
+                added: AtomicFlag::new(true),
+                queue,
+                _pin: PhantomPinned,
+            }),
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: Added here, for a device of the type that `poll_callback` expects.
+        //
+        // SAFETY: RTNL is held, `napi` is zeroed and pinned, and the device has
+        // a configuration slot for each of its queues.
+        unsafe {
+            bindings::ravb_helper_netif_napi_add_config(
+                dev.as_raw(),
+                this.napi.get(),
+                Some(Self::poll_callback),
+                c_int::from(queue),
+            )
+        };
+        Ok(this)
+    }
+
+    /// Removes the context, which must be disabled. May sleep.
+    pub(crate) fn delete(&self, _dev: &Locked<'_, P::Device>) {
+        // SAFETY: Added before, and RTNL is held. This waits until nobody looks at it.
+        unsafe { bindings::ravb_helper_netif_napi_del(self.napi.get()) };
+        self.added.store(false, Relaxed);
+    }
+
+    /// Lets the context poll `poll`, and tells the core which queues and which interrupt it serves.
+    pub(crate) fn enable(&self, dev: &mut Locked<'_, P::Device>, irq: u32, poll: P) {
+        use bindings::netdev_queue_type::{
+            NETDEV_QUEUE_TYPE_RX,
+            NETDEV_QUEUE_TYPE_TX, //
+        };
+
+        // SAFETY: While the context is disabled, RTNL protects `poll`.
+        unsafe { *self.poll.get() = Some(poll) };
+
+        let napi = self.napi.get();
+        // SAFETY: The context is added and disabled, the queues exist, and RTNL is held.
+        unsafe {
+            bindings::ravb_helper_netif_napi_set_irq(napi, irq as c_int);
+            // INVARIANT: `poll` was set above.
+            bindings::napi_enable(napi);
+            for kind in [NETDEV_QUEUE_TYPE_RX, NETDEV_QUEUE_TYPE_TX] {
+                bindings::netif_queue_set_napi(dev.as_raw(), u32::from(self.queue), kind, napi);
+            }
+        }
+    }
+
+    /// Waits until nobody polls, prevents that anybody does, and returns what was polled.
+    pub(crate) fn disable(&self, dev: &mut Locked<'_, P::Device>) -> Option<P> {
+        use bindings::netdev_queue_type::{
+            NETDEV_QUEUE_TYPE_RX,
+            NETDEV_QUEUE_TYPE_TX, //
+        };
+
+        // SAFETY: The context is enabled and RTNL is held.
+        unsafe {
+            for kind in [NETDEV_QUEUE_TYPE_RX, NETDEV_QUEUE_TYPE_TX] {
+                bindings::netif_queue_set_napi(
+                    dev.as_raw(),
+                    u32::from(self.queue),
+                    kind,
+                    core::ptr::null_mut(),
+                );
+            }
+            bindings::napi_disable(self.napi.get());
+        }
+        // SAFETY: The context is disabled now: RTNL protects `poll`.
+        unsafe { (*self.poll.get()).take() }
+    }
+
+    /// Schedules a poll. Callable in hard interrupt context.
+    ///
+    /// The caller has masked the interrupts of the queue: [`Poll::rearm`] unmasks them.
+    #[inline]
+    pub(crate) fn schedule(&self) {
+        let napi = self.napi.get();
+        // Where a poll is under way already, the first call makes it go on.
+        //
+        // SAFETY: Added, by the invariant; `__napi_schedule` follows a successful `prep`.
+        unsafe {
+            if bindings::napi_schedule_prep(napi) {
+                bindings::__napi_schedule(napi);
+            }
+        }
+    }
+
+    /// Which queue the context serves.
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// Returns the C context.
+    pub(super) fn as_raw(&self) -> *mut bindings::napi_struct {
+        self.napi.get()
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the core for a context that [`Napi::enable`] enabled.
+    unsafe extern "C" fn poll_callback(napi: *mut bindings::napi_struct, budget: c_int) -> c_int {
+        // SAFETY: `napi` is embedded in a `Napi<P>`, which is alive until it is deleted.
+        let this = unsafe { &*container_of!(Opaque::cast_from(napi), Self, napi) };
+        // SAFETY: The device that the context was added to, of this type.
+        let dev = unsafe { NetDevice::<P::Device>::from_raw((*napi).dev) };
+        // SAFETY: By the invariant, `poll` is ours during this call.
+        let Some(poll) = (unsafe { (*this.poll.get()).as_mut() }) else {
+            return 0;
+        };
+
+        let budget = budget.unsigned_abs() as usize;
+        let cx = Context {
+            napi,
+            dev,
+            budget,
+            queue: this.queue,
+        };
+        let done = poll.poll(&cx).min(budget);
+
+        // SAFETY: Called in the poll of this context, with less than its budget.
+        if done < budget && unsafe { bindings::napi_complete_done(napi, done as c_int) } {
+            poll.rearm(dev);
+        }
+        done as c_int
+    }
+}
+
+#[pinned_drop]
+impl<P: Poll> PinnedDrop for Napi<P> {
+    fn drop(self: Pin<&mut Self>) {
+        // The core still has a pointer to the context: going on would be a use after free.
+        assert!(
+            !self.added.load(Relaxed),
+            "NAPI context dropped without being deleted"
+        );
+    }
+}
+
+/// Proof that the caller is in a poll, in softirq context or in a NAPI thread with softirqs off.
+pub(crate) struct Context<'a, T: Operations> {
+    napi: *mut bindings::napi_struct,
+    dev: &'a NetDevice<T>,
+    budget: usize,
+    queue: u16,
+}
+
+impl<T: Operations> Context<'_, T> {
+    /// The device that is polled.
+    #[inline]
+    pub(crate) fn dev(&self) -> &NetDevice<T> {
+        self.dev
+    }
+
+    /// How many packets may be received.
+    #[inline]
+    pub(crate) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// The queue that is polled.
+    #[inline]
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// Returns the C context.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::napi_struct {
+        self.napi
+    }
+}

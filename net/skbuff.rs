@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Socket buffers.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+
+use kernel::prelude::*;
+
+use super::{
+    dma,
+    napi,
+    page_pool::CpuBuffer, //
+};
+use crate::bindings;
+
+pub(crate) use bindings::skb_drop_reason as drop_reason;
+pub(crate) use bindings::skb_drop_reason::Type as DropReason;
+
+/// A socket buffer that nobody else uses the data of.
+///
+/// It ends in one of the methods that take it by value, each of which says what became of the
+/// packet. Dropping it instead frees it, and warns: a packet must not vanish without a reason.
+///
+/// # Invariants
+///
+/// `skb` is valid and this value holds one reference of it.
+#[repr(transparent)]
+pub(crate) struct SkBuff {
+    skb: NonNull<bindings::sk_buff>,
+}
+
+// SAFETY: A socket buffer is not tied to the thread that owns it.
+unsafe impl Send for SkBuff {}
+
+impl SkBuff {
+    /// Takes over a C socket buffer.
+    ///
+    /// # Safety
+    ///
+    /// `skb` must be valid, and one reference of it is given to the result.
+    #[inline]
+    pub(super) unsafe fn from_raw(skb: NonNull<bindings::sk_buff>) -> Self {
+        // INVARIANT: As the caller promises.
+        Self { skb }
+    }
+
+    /// Hands the reference to C.
+    #[inline]
+    pub(super) fn into_raw(self) -> *mut bindings::sk_buff {
+        ManuallyDrop::new(self).skb.as_ptr()
+    }
+
+    /// Returns the C socket buffer.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::sk_buff {
+        self.skb.as_ptr()
+    }
+
+    /// How many bytes the packet has, fragments included.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: Valid by the invariant.
+        unsafe { (*self.as_raw()).len as usize }
+    }
+
+    /// The part of the packet that is in the head.
+    #[inline]
+    pub(crate) fn head_data(&self) -> &[u8] {
+        let skb = self.as_raw();
+        // SAFETY: Valid by the invariant; `data` points to `headlen` bytes of the head.
+        unsafe { core::slice::from_raw_parts((*skb).data, head_len(skb)) }
+    }
+
+    /// Whether a part of the packet is outside the head.
+    #[inline]
+    pub(crate) fn is_nonlinear(&self) -> bool {
+        // SAFETY: Valid by the invariant.
+        unsafe { (*self.as_raw()).data_len != 0 }
+    }
+
+    /// Whether the sender leaves the checksum to the device.
+    #[inline]
+    pub(crate) fn wants_checksum(&self) -> bool {
+        // SAFETY: Valid by the invariant.
+        unsafe {
+            let headers = (*self.as_raw()).__bindgen_anon_4.headers.as_ref();
+            u32::from(headers.ip_summed()) == bindings::CHECKSUM_PARTIAL
+        }
+    }
+
+    /// Computes the checksum in software, where the device cannot.
+    pub(crate) fn checksum_in_software(&mut self) -> Result {
+        // SAFETY: Valid by the invariant.
+        kernel::error::to_result(unsafe { bindings::skb_checksum_help(self.as_raw()) })
+    }
+
+    /// Takes the software transmit timestamp, if it is wanted.
+    #[inline]
+    pub(crate) fn tx_timestamp(&mut self) {
+        // SAFETY: Valid by the invariant.
+        unsafe { bindings::ravb_helper_skb_tx_timestamp(self.as_raw()) };
+    }
+
+    /// Maps the head from byte `from` on, for the device to read.
+    ///
+    /// The mapping goes with the packet: see [`MappedSkb`].
+    #[inline]
+    pub(crate) fn map_head<'bound>(
+        self,
+        dev: &'bound kernel::device::Device<kernel::device::Bound>,
+        from: usize,
+    ) -> Result<MappedSkb<'bound>, Self> {
+        let Some(data) = self.head_data().get(from..) else {
+            return Err(self);
+        };
+        // SAFETY: `MappedSkb` keeps the packet as long as the mapping, and nobody writes the data
+        // of a packet that is being transmitted.
+        match unsafe { dma::ToDevice::map(dev, data) } {
+            Ok(map) => Ok(MappedSkb {
+                map: Some(map),
+                skb: self,
+            }),
+            Err(_) => Err(self),
+        }
+    }
+
+    /// A packet that needs no mapping, because the device does not read it from where it is.
+    #[inline]
+    pub(crate) fn unmapped<'bound>(self) -> MappedSkb<'bound> {
+        MappedSkb {
+            map: None,
+            skb: self,
+        }
+    }
+
+    /// The packet was transmitted. `budget` is that of the poll in which it is found.
+    #[inline]
+    pub(crate) fn consume(self, budget: usize) {
+        // SAFETY: The reference is given away. A budget of 0 says that this is no NAPI context.
+        unsafe { bindings::napi_consume_skb(self.into_raw(), budget as i32) };
+    }
+
+    /// The packet is lost, for this reason. Callable in any context.
+    #[cold]
+    pub(crate) fn discard(self, reason: DropReason) {
+        // SAFETY: The reference is given away.
+        unsafe { bindings::ravb_helper_dev_kfree_skb_any_reason(self.into_raw(), reason) };
+    }
+
+    /// Appends the contents of `buffer` as a fragment. The caller bounds their number.
+    ///
+    /// Gives the buffer back where there is no room.
+    pub(crate) fn add_fragment(&mut self, buffer: CpuBuffer) -> Result<(), CpuBuffer> {
+        let skb = self.as_raw();
+        // SAFETY: Valid by the invariant.
+        let count = unsafe { bindings::ravb_helper_skb_nr_frags(skb) };
+        if count >= bindings::RAVB_RS_CONST_MAX_SKB_FRAGS {
+            return Err(buffer);
+        }
+        let parts = buffer.into_parts();
+        // SAFETY: There is room for another fragment, and the page comes from the same kind of
+        // pool as the head, with the reference that is given away.
+        unsafe {
+            bindings::ravb_helper_skb_add_rx_frag(
+                skb,
+                count as i32,
+                parts.page.as_ptr(),
+                parts.offset as i32,
+                parts.len as i32,
+                parts.truesize,
+            )
+        };
+        Ok(())
+    }
+
+    /// Reads and removes the last `N` bytes, wherever they lie.
+    ///
+    /// `None` if there are fewer, or if they cannot be removed; the packet is unchanged then.
+    pub(crate) fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut trailer = [0u8; N];
+        let rest = self.len().checked_sub(N)?;
+
+        if self.is_nonlinear() {
+            let skb = self.as_raw();
+            // SAFETY: The bytes are inside the packet and fit the array; the packet is ours to
+            // shorten.
+            unsafe {
+                if bindings::skb_copy_bits(skb, rest as i32, trailer.as_mut_ptr().cast(), N as i32)
+                    != 0
+                    || bindings::___pskb_trim(skb, rest as u32) != 0
+                {
+                    return None;
+                }
+            }
+        } else {
+            trailer.copy_from_slice(self.head_data().get(rest..)?);
+            // SAFETY: A linear packet is shortened by its length and tail; `rest` is less.
+            unsafe { bindings::ravb_helper_skb_trim(self.as_raw(), rest as u32) };
+        }
+        Some(trailer)
+    }
+
+    /// The device has verified the checksum of the packet.
+    #[inline]
+    pub(crate) fn checksum_verified(&mut self) {
+        // SAFETY: Valid by the invariant.
+        unsafe {
+            let headers = (*self.as_raw()).__bindgen_anon_4.headers.as_mut();
+            headers.set_ip_summed(bindings::CHECKSUM_UNNECESSARY as u8);
+        }
+    }
+
+    /// Finds the protocol of a received frame and passes it up. The frame must not be short of an
+    /// Ethernet header.
+    #[inline]
+    pub(crate) fn receive<T: super::netdev::Operations>(self, cx: &napi::Context<'_, T>) {
+        let skb = self.into_raw();
+        // SAFETY: The context is that of a poll of this device; the reference is given away.
+        unsafe {
+            let protocol = bindings::eth_type_trans(skb, cx.dev().as_raw());
+            (*skb).__bindgen_anon_4.headers.as_mut().protocol = protocol;
+            bindings::ravb_helper_skb_record_rx_queue(skb, cx.queue());
+            bindings::ravb_helper_napi_gro_receive(cx.as_raw(), skb);
+        }
+    }
+}
+
+/// How many bytes of the packet are in the head.
+///
+/// # Safety
+///
+/// `skb` must be valid.
+#[inline]
+unsafe fn head_len(skb: *const bindings::sk_buff) -> usize {
+    // SAFETY: Valid, as the caller promises.
+    unsafe { ((*skb).len - (*skb).data_len) as usize }
+}
+
+impl Drop for SkBuff {
+    #[cold]
+    fn drop(&mut self) {
+        kernel::warn_on!(true);
+        // SAFETY: Valid by the invariant, and not used after this.
+        unsafe {
+            bindings::ravb_helper_dev_kfree_skb_any_reason(
+                self.as_raw(),
+                drop_reason::SKB_DROP_REASON_NOT_SPECIFIED,
+            )
+        };
+    }
+}
+
+/// A packet that is being transmitted, with what the device reads of it in place.
+///
+/// # Invariants
+///
+/// `map`, if there is one, maps a part of the head of `skb`.
+pub(crate) struct MappedSkb<'bound> {
+    // Before the packet, so that it is unmapped first.
+    map: Option<dma::ToDevice<'bound>>,
+    skb: SkBuff,
+}
+
+impl<'bound> MappedSkb<'bound> {
+    /// The mapping, if there is one.
+    #[inline]
+    pub(crate) fn mapping(&self) -> Option<&dma::ToDevice<'bound>> {
+        self.map.as_ref()
+    }
+
+    /// Unmaps the packet.
+    #[inline]
+    pub(crate) fn unmap(self) -> SkBuff {
+        self.skb
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The MAC as it follows the link, and the bus to the PHY.
+
+use kernel::{
+    io::Io,
+    prelude::*,
+    sync::{
+        Arc,
+        MutexGuard, //
+    }, //
+};
+
+use crate::{
+    net::{
+        mdio::{
+            BitBang,
+            Pins, //
+        },
+        phy::Link, //
+    },
+    ravb_hw::{
+        Hw,
+        Mode,
+        Regs,
+        CXR41,
+        CXR42,
+        ECMR,
+        PIR,
+        TROCR, //
+    },
+    ravb_stats::HwCounters, //
+};
+
+/// How the E-MAC is set. What its mode register holds follows from this, so that it is never read.
+pub(crate) struct Emac<'bound> {
+    /// The registers, while the interface is up.
+    regs: Option<Arc<Regs<'bound>>>,
+    link: Option<Link>,
+    promiscuous: bool,
+    /// The transmitter and receiver are on only while there is a link, because no pin tells the
+    /// E-MAC of it.
+    gated: bool,
+}
+
+impl<'bound> Emac<'bound> {
+    /// An E-MAC that is down.
+    pub(crate) const fn new(gated: bool) -> Self {
+        Self {
+            regs: None,
+            link: None,
+            promiscuous: false,
+            gated,
+        }
+    }
+
+    /// Switches the E-MAC on; [`Regs::init_emac`] was called before.
+    pub(crate) fn start(&mut self, regs: Arc<Regs<'bound>>, promiscuous: bool) {
+        self.promiscuous = promiscuous;
+        self.regs = Some(regs);
+        self.apply_link();
+    }
+
+    /// The E-MAC is off. The result is to be dropped without the lock of the E-MAC.
+    pub(crate) fn stop(&mut self) -> Option<Arc<Regs<'bound>>> {
+        self.regs.take()
+    }
+
+    /// Receives frames for any address, or not.
+    pub(crate) fn set_promiscuous(&mut self, promiscuous: bool) {
+        self.promiscuous = promiscuous;
+        self.apply();
+    }
+
+    /// Follows the link; returns whether it changed.
+    pub(crate) fn set_link(&mut self, link: Option<Link>) -> bool {
+        let changed = self.link != link;
+        self.link = link;
+        if changed {
+            self.apply_link();
+        }
+        changed
+    }
+
+    fn apply_link(&self) {
+        if let (Some(regs), Some(link)) = (&self.regs, self.link) {
+            regs.set_speed(link.speed);
+        }
+        self.apply();
+    }
+
+    fn apply(&self) {
+        let Some(regs) = &self.regs else {
+            return;
+        };
+        let on = !self.gated || self.link.is_some();
+
+        regs.io().write_reg(
+            ECMR::zeroed()
+                .with_prm(self.promiscuous)
+                .with_dm(self.link.is_none_or(|link| link.full_duplex))
+                .with_te(on)
+                .with_re(on)
+                .with_rxf(true)
+                .with_zpf(true)
+                .with_rcpt(true),
+        );
+    }
+
+    /// Adds what the hardware counted since the last time.
+    pub(crate) fn collect(&self, counters: &HwCounters) {
+        let Some(regs) = &self.regs else {
+            return;
+        };
+        let io = regs.io();
+
+        counters
+            .tx_timeouts
+            .add(u64::from(io.read(TROCR).into_raw()));
+        io.write_reg(TROCR::zeroed());
+        counters
+            .collisions
+            .add(u64::from(io.read(CXR41).into_raw()));
+        io.write_reg(CXR41::zeroed());
+        counters
+            .carrier_errors
+            .add(u64::from(io.read(CXR42).into_raw()));
+        io.write_reg(CXR42::zeroed());
+    }
+}
+
+/// The MDIO bus, usable whether the interface is up or down.
+pub(crate) struct MdioPins<'bound>(pub(crate) Arc<Hw<'bound>>);
+
+/// The pins for the time of one transfer, during which the operating mode does not change.
+pub(crate) struct MdioSession<'a, 'bound> {
+    regs: Regs<'bound>,
+    up: MutexGuard<'a, bool>,
+}
+
+impl<'bound> BitBang for MdioPins<'bound> {
+    type Session<'a>
+        = MdioSession<'a, 'bound>
+    where
+        Self: 'a;
+
+    fn begin(&self) -> Result<Self::Session<'_>> {
+        let up = self.0.up.lock();
+        let regs = Regs::new(&self.0)?;
+        if !*up {
+            // The pins are dead in RESET mode.
+            regs.set_mode(Mode::Config)?;
+        }
+        Ok(MdioSession { regs, up })
+    }
+}
+
+impl Drop for MdioSession<'_, '_> {
+    fn drop(&mut self) {
+        if !*self.up {
+            // A mode that does not change was reported, and nothing else can be done.
+            let _ = self.regs.set_mode(Mode::Reset);
+        }
+    }
+}
+
+impl MdioSession<'_, '_> {
+    fn update(&self, f: impl FnOnce(PIR) -> PIR) {
+        self.regs.io().update(PIR, f);
+    }
+}
+
+impl Pins for MdioSession<'_, '_> {
+    fn set_clock(&self, high: bool) {
+        self.update(|pir| pir.with_mdc(high));
+    }
+
+    fn set_output(&self, output: bool) {
+        self.update(|pir| pir.with_mmd(output));
+    }
+
+    fn set_data(&self, high: bool) {
+        self.update(|pir| pir.with_mdo(high));
+    }
+
+    fn data(&self) -> bool {
+        self.regs.io().read(PIR).mdi()
+    }
+}

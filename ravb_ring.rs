@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptor rings in coherent memory, and the table that they hang on.
+//!
+//! The barriers that hand a descriptor over are part of the operations here, so that nobody can
+//! forget one: what a descriptor points to, and its second word, are in memory before its first
+//! word gives it away; and nothing else is read before the first word says that it came back.
+
+use kernel::{
+    device::{
+        Bound,
+        Device, //
+    },
+    dma::Coherent,
+    io::{
+        io_read,
+        io_write, //
+    },
+    prelude::*,
+    sync::barrier::{
+        dma_mb,
+        Read,
+        Write, //
+    }, //
+};
+
+use crate::ravb_desc::{
+    self,
+    RxWord, //
+};
+
+/// Words of a descriptor without a timestamp.
+const WORDS: usize = 2;
+
+/// A table or ring of descriptors.
+struct Descriptors {
+    words: Coherent<[u32]>,
+}
+
+impl Descriptors {
+    fn new(dev: &Device<Bound>, count: usize) -> Result<Self> {
+        Ok(Self {
+            words: Coherent::zeroed_slice(dev, count * WORDS, GFP_KERNEL)?,
+        })
+    }
+
+    /// The bus address of the first descriptor. The DMA mask makes it 32 bits wide.
+    fn address(&self) -> Result<u32> {
+        Ok(u32::try_from(self.words.dma_address())?)
+    }
+
+    /// Reads the first word of descriptor `index`; one that does not exist reads as 0.
+    #[inline]
+    fn first(&self, index: u32) -> u32 {
+        let read = || Ok::<_, Error>(io_read!(self.words, [try: index as usize * WORDS]));
+        u32::from_le(read().unwrap_or(0))
+    }
+
+    /// Writes the second word of descriptor `index`.
+    #[inline]
+    fn set_pointer(&self, index: u32, pointer: u32) {
+        let write = || {
+            io_write!(self.words, [try: index as usize * WORDS + 1], pointer.to_le());
+            Ok::<_, Error>(())
+        };
+        let _ = write();
+    }
+
+    /// Writes the first word of descriptor `index`.
+    #[inline]
+    fn set_first(&self, index: u32, first: u32) {
+        let write = || {
+            io_write!(self.words, [try: index as usize * WORDS], first.to_le());
+            Ok::<_, Error>(())
+        };
+        let _ = write();
+    }
+}
+
+/// A ring of descriptors, closed by a link from behind its end to its beginning.
+struct Ring {
+    descriptors: Descriptors,
+    size: u32,
+}
+
+impl Ring {
+    fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+        let descriptors = Descriptors::new(dev, size as usize + 1)?;
+        descriptors.set_pointer(size, descriptors.address()?);
+        descriptors.set_first(size, ravb_desc::LINK);
+        Ok(Self { descriptors, size })
+    }
+}
+
+/// A place to hang a ring into the table of base addresses.
+pub(crate) trait Base {
+    /// The bus address of the first descriptor.
+    fn base(&self) -> Result<u32>;
+}
+
+/// The table of base addresses, which tells the hardware where the rings are.
+pub(crate) struct BaseTable(Descriptors);
+
+impl BaseTable {
+    /// Creates the table with all queues unused.
+    pub(crate) fn new(dev: &Device<Bound>) -> Result<Self> {
+        let table = Descriptors::new(dev, ravb_desc::DBAT_ENTRIES)?;
+        for index in 0..ravb_desc::DBAT_ENTRIES as u32 {
+            table.set_first(index, ravb_desc::UNUSED);
+        }
+        Ok(Self(table))
+    }
+
+    /// The bus address of the table.
+    pub(crate) fn address(&self) -> Result<u32> {
+        self.0.address()
+    }
+
+    /// Hangs a ring into entry `index`; see [`ravb_desc::dbat_rx`] and [`ravb_desc::dbat_tx`].
+    pub(crate) fn link(&self, index: usize, ring: &impl Base) -> Result {
+        self.0.set_pointer(index as u32, ring.base()?);
+        self.0.set_first(index as u32, ravb_desc::LINK);
+        Ok(())
+    }
+}
+
+/// A receive ring.
+///
+/// The slots from `dirty` up to `current` are empty, those from `current` on are the hardware's.
+pub(crate) struct RxRing {
+    ring: Ring,
+    /// The slot that the hardware fills next.
+    current: u32,
+    /// The slot to be armed next.
+    dirty: u32,
+    /// How many slots are the hardware's.
+    armed: u32,
+}
+
+impl Base for RxRing {
+    fn base(&self) -> Result<u32> {
+        self.ring.descriptors.address()
+    }
+}
+
+impl RxRing {
+    /// Creates a ring of `size` slots, none of them armed.
+    pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+        Ok(Self {
+            ring: Ring::new(dev, size)?,
+            current: 0,
+            dirty: 0,
+            armed: 0,
+        })
+    }
+
+    /// The next slot, goes on from `index` by one; no division.
+    #[inline]
+    fn after(&self, index: u32) -> u32 {
+        if index + 1 == self.ring.size {
+            0
+        } else {
+            index + 1
+        }
+    }
+
+    /// The slot that was filled next, and its first word; takes it back from the hardware.
+    ///
+    /// Costs one load, whether there is one or not.
+    #[inline]
+    pub(crate) fn take_filled(&mut self) -> Option<(u32, RxWord)> {
+        if self.armed == 0 {
+            return None;
+        }
+        let slot = self.current;
+        let word = RxWord::new(self.ring.descriptors.first(slot))?;
+        // The data is read after the word that says that it is there.
+        dma_mb(Read);
+
+        self.current = self.after(slot);
+        self.armed -= 1;
+        Some((slot, word))
+    }
+
+    /// How many slots are empty.
+    #[inline]
+    pub(crate) fn vacant(&self) -> u32 {
+        self.ring.size - self.armed
+    }
+
+    /// Whether the hardware can receive nothing.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.armed == 0
+    }
+
+    /// Fills up to `count` empty slots from `source`, which is asked for the bus address of a
+    /// buffer for each slot. Returns how many it filled.
+    ///
+    /// Pointers are written as they come; the first words, which hand the slots over, follow
+    /// together behind one barrier.
+    #[inline]
+    pub(crate) fn refill(
+        &mut self,
+        count: u32,
+        room: u32,
+        mut source: impl FnMut(u32) -> Option<u32>,
+    ) -> u32 {
+        let first = self.dirty;
+        let mut filled = 0;
+
+        while filled < count.min(self.vacant()) {
+            let Some(address) = source(self.dirty) else {
+                break;
+            };
+            self.ring.descriptors.set_pointer(self.dirty, address);
+            self.dirty = self.after(self.dirty);
+            filled += 1;
+        }
+        if filled == 0 {
+            return 0;
+        }
+        dma_mb(Write);
+        let mut slot = first;
+        for _ in 0..filled {
+            self.ring
+                .descriptors
+                .set_first(slot, ravb_desc::empty(room));
+            slot = self.after(slot);
+        }
+        self.armed += filled;
+        filled
+    }
+}
+
+/// A transmit ring. Which slots are whose is kept by [`crate::net::spsc`].
+pub(crate) struct TxRing(Ring);
+
+impl Base for TxRing {
+    fn base(&self) -> Result<u32> {
+        self.0.descriptors.address()
+    }
+}
+
+impl TxRing {
+    /// Creates a ring of `size` slots, none of them the hardware's.
+    pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+        // The hardware stops at what it is not given.
+        let ring = Ring::new(dev, size)?;
+        for slot in 0..size {
+            ring.descriptors.set_first(slot, ravb_desc::RESERVED);
+        }
+        Ok(Self(ring))
+    }
+
+    /// Writes where the data of `slot` is.
+    #[inline]
+    pub(crate) fn set_pointer(&self, slot: u32, address: u32) {
+        self.0.descriptors.set_pointer(slot, address);
+    }
+
+    /// Gives `slot` to the hardware, which may look at it at once: of a frame of several parts, the
+    /// first comes last.
+    #[inline]
+    pub(crate) fn hand_over(&self, slot: u32, word: u32) {
+        dma_mb(Write);
+        self.0.descriptors.set_first(slot, word);
+    }
+
+    /// Keeps `slot`, so that it looks neither transmitted nor to be transmitted.
+    #[inline]
+    pub(crate) fn reserve(&self, slot: u32) {
+        self.0.descriptors.set_first(slot, ravb_desc::RESERVED);
+    }
+
+    /// Whether the hardware has finished with `slot`.
+    #[inline]
+    pub(crate) fn is_transmitted(&self, slot: u32) -> bool {
+        ravb_desc::is_transmitted(self.0.descriptors.first(slot))
+    }
+}
+
+/// Memory that the hardware reads small pieces of frames from, a piece for each slot.
+///
+/// It is coherent: nothing is mapped or cleaned for a piece.
+pub(crate) struct BounceArea(Coherent<[u8]>);
+
+impl BounceArea {
+    /// How large a piece is, in bytes: the shortest frame, rounded up.
+    pub(crate) const PIECE: usize = 64;
+
+    /// Creates the area for a ring of `size` slots.
+    pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+        Ok(Self(Coherent::zeroed_slice(
+            dev,
+            size as usize * Self::PIECE,
+            GFP_KERNEL,
+        )?))
+    }
+
+    /// Writes `data` to the piece of `slot`, followed by zeroes up to a length of `len`, and
+    /// returns the bus address of the piece.
+    ///
+    /// The slot is the driver's, so that nobody reads the piece meanwhile.
+    #[inline]
+    pub(crate) fn put(&self, slot: u32, data: &[u8], len: usize) -> Result<u32> {
+        let start = slot as usize * Self::PIECE;
+        let address = u32::try_from(self.0.dma_address())? + start as u32;
+        crate::net::dma::write_padded(&self.0, start, data, len, Self::PIECE)?;
+        Ok(address)
+    }
+}

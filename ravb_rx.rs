@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reception: from a filled descriptor to the network stack.
+//!
+//! [`RxQueue::poll`] runs in NAPI context. It takes filled slots off the ring, one load each
+//! ([`RxRing::take_filled`]), turns their buffers into the CPU's ([`PagePool::received`]), lets the
+//! state machine of [`crate::ravb_frame`] say what they are parts of, and passes whole frames up
+//! ([`SkBuff::receive`]). Then it arms the empty slots with new buffers.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::{
+    net::{
+        napi::{
+            self,
+            Napi,
+            Poll, //
+        },
+        netdev::{
+            Features,
+            Locked, //
+        },
+        page_pool::{
+            CpuBuffer,
+            DeviceBuffer,
+            Gfp,
+            Layout,
+            PagePool, //
+        },
+        skbuff::{
+            drop_reason,
+            SkBuff, //
+        }, //
+    },
+    ravb_desc::{
+        RxError,
+        RxWord, //
+    },
+    ravb_frame::{
+        checksum_is_good,
+        Action,
+        State,
+        TRAILER_LEN, //
+    },
+    ravb_ring::RxRing,
+    ravb_stats::QueueStats,
+    Ravb, //
+};
+
+/// Buffers of GbEth: two to a page of 4 KiB. A frame that is longer takes several.
+const LAYOUT: Layout = Layout {
+    size: 2048,
+    headroom: 128,
+};
+
+/// The receive side of a queue.
+pub(crate) struct RxQueue<'bound, P: Poll> {
+    ring: RxRing,
+    /// The buffers of the slots that are the hardware's.
+    buffers: KVec<Option<DeviceBuffer>>,
+    pool: PagePool<'bound, P>,
+    state: State,
+    /// The frame that was begun, where the state says so.
+    partial: Option<SkBuff>,
+}
+
+impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
+    /// Creates the queue with all slots armed.
+    pub(crate) fn new(
+        dev: &Locked<'_, Ravb<'bound>>,
+        napi: &Arc<Napi<P>>,
+        size: u32,
+    ) -> Result<Self> {
+        let parent = dev.hw.dev();
+        let mut buffers = KVec::with_capacity(size as usize, GFP_KERNEL)?;
+        for _ in 0..size {
+            buffers.push(None, GFP_KERNEL)?;
+        }
+        let mut this = Self {
+            ring: RxRing::new(parent, size)?,
+            buffers,
+            pool: PagePool::new(parent, dev, napi, size as usize, LAYOUT)?,
+            state: State::default(),
+            partial: None,
+        };
+        if this.refill(Gfp::Kernel) < size {
+            return Err(ENOMEM);
+        }
+        Ok(this)
+    }
+
+    /// The ring, for the table of base addresses.
+    pub(crate) fn ring(&self) -> &RxRing {
+        &self.ring
+    }
+
+    /// Arms all empty slots that there are buffers for, and returns their number.
+    fn refill(&mut self, gfp: Gfp) -> u32 {
+        let Self {
+            ring,
+            buffers,
+            pool,
+            ..
+        } = self;
+
+        ring.refill(u32::MAX, pool.capacity(), |slot| {
+            let buffer = pool.alloc(gfp)?;
+            let address = u32::try_from(pool.dma_address(&buffer)).ok()?;
+            *buffers.get_mut(slot as usize)? = Some(buffer);
+            Some(address)
+        })
+    }
+
+    /// Receives up to the budget of frames, and returns their number.
+    ///
+    /// Should there be no memory to arm a single slot, it returns the whole budget: the poll is
+    /// repeated then, because no frame would ever raise another interrupt.
+    pub(crate) fn poll(&mut self, cx: &napi::Context<'_, Ravb<'bound>>) -> usize {
+        let dev = cx.dev();
+        let stats = &dev.stats.rx;
+        let mut done = 0;
+
+        while done < cx.budget() {
+            let Some((slot, word)) = self.ring.take_filled() else {
+                break;
+            };
+            let buffer = self
+                .buffers
+                .get_mut(slot as usize)
+                .and_then(Option::take)
+                .and_then(|buffer| self.pool.received(buffer, word.size()));
+            if let Some(skb) = self.take_part(cx, stats, word, buffer) {
+                pass_up(cx, stats, skb);
+                done += 1;
+            }
+        }
+
+        let vacant = self.ring.vacant();
+        if self.refill(Gfp::Atomic) < vacant {
+            stats.alloc_fail.add(1);
+        }
+        if self.ring.is_exhausted() {
+            return cx.budget();
+        }
+        done
+    }
+
+    /// Takes the next part of a frame; returns the frame if it is whole with it.
+    fn take_part(
+        &mut self,
+        cx: &napi::Context<'_, Ravb<'bound>>,
+        stats: &QueueStats,
+        word: RxWord,
+        buffer: Option<CpuBuffer>,
+    ) -> Option<SkBuff> {
+        let status = word.status();
+        // A length that makes no sense makes the part useless, whatever its type.
+        let part = buffer.as_ref().and_then(|_| word.part());
+        let step = self.state.step(part, status.error());
+
+        if status.is_multicast() && step.action != Action::Drop {
+            stats.multicast.add(1);
+        }
+        if let Some(error) = step.error {
+            stats.count_rx_error(error);
+        }
+        if step.abort {
+            self.abort();
+        }
+
+        match (step.action, buffer) {
+            (Action::Deliver, Some(buffer)) => self.build(cx, stats, buffer),
+            (Action::Begin, Some(buffer)) => {
+                self.partial = self.build(cx, stats, buffer);
+                None
+            }
+            (Action::Append, Some(buffer)) => {
+                self.append(stats, buffer);
+                None
+            }
+            (Action::Finish, Some(buffer)) => {
+                self.append(stats, buffer);
+                self.partial.take()
+            }
+            // The buffer goes back to the pool.
+            (Action::Drop, _) | (_, None) => None,
+        }
+    }
+
+    /// Makes a packet of the first, or only, part of a frame.
+    fn build(
+        &mut self,
+        cx: &napi::Context<'_, Ravb<'bound>>,
+        stats: &QueueStats,
+        buffer: CpuBuffer,
+    ) -> Option<SkBuff> {
+        match buffer.build_skb(cx) {
+            Ok(skb) => Some(skb),
+            Err(_buffer) => {
+                stats.alloc_fail.add(1);
+                stats.rx_dropped.add(1);
+                self.state.lose();
+                None
+            }
+        }
+    }
+
+    /// Appends a part to the frame that was begun.
+    fn append(&mut self, stats: &QueueStats, buffer: CpuBuffer) {
+        let Some(skb) = &mut self.partial else {
+            return;
+        };
+        if skb.add_fragment(buffer).is_err() {
+            stats.count_rx_error(RxError::Length);
+            self.state.lose();
+            self.abort();
+        }
+    }
+
+    /// Drops the frame that was begun.
+    fn abort(&mut self) {
+        if let Some(skb) = self.partial.take() {
+            skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
+        }
+    }
+}
+
+impl<P: Poll> Drop for RxQueue<'_, P> {
+    fn drop(&mut self) {
+        if let Some(skb) = self.partial.take() {
+            skb.discard(drop_reason::SKB_DROP_REASON_DEV_READY);
+        }
+    }
+}
+
+/// Passes a frame up, without the trailer of the checksum engine.
+fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &QueueStats, mut skb: SkBuff) {
+    const MIN_LEN: usize = 14;
+
+    let trailer = if skb.len() >= MIN_LEN + TRAILER_LEN {
+        skb.take_trailer::<TRAILER_LEN>()
+    } else {
+        None
+    };
+    let Some(trailer) = trailer else {
+        stats.count_rx_error(RxError::Length);
+        skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
+        return;
+    };
+    if cx.dev().features().contains(Features::RX_CHECKSUM) && checksum_is_good(trailer) {
+        skb.checksum_verified();
+    }
+
+    stats.packets.add(1);
+    stats.bytes.add(skb.len() as u64);
+    skb.receive(cx);
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transmission: from the network stack to a descriptor, and back when it was sent.
+//!
+//! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context. They share
+//! the ring and a queue of the frames in it ([`spsc`]), but no lock. What keeps the two from
+//! missing each other when the ring is full stands at [`TxQueue::stop_if_full`].
+
+use kernel::{
+    prelude::*,
+    sync::{
+        barrier::{
+            smp_mb,
+            Full, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::{
+    net::{
+        napi,
+        netdev::{
+            TxQueueRef,
+            Xmit, //
+        },
+        skbuff::{
+            drop_reason,
+            DropReason,
+            MappedSkb,
+            SkBuff, //
+        },
+        spsc, //
+    },
+    ravb_desc::{
+        self,
+        Part, //
+    },
+    ravb_frame::can_checksum,
+    ravb_hw::{
+        Hw,
+        Regs, //
+    },
+    ravb_ring::{
+        BounceArea,
+        TxRing, //
+    },
+    ravb_stats::DeviceStats,
+    Ravb, //
+};
+
+/// The shortest frame without CRC, in bytes; shorter ones are padded.
+const MIN_FRAME: usize = 60;
+
+/// What the address of data must be a multiple of, in bytes.
+const ALIGNMENT: usize = 4;
+
+/// The most slots that a frame takes: one for what is before the first aligned byte, and one.
+const MAX_SLOTS: u32 = 2;
+
+/// A frame that is the hardware's.
+struct Frame<'bound> {
+    packet: MappedSkb<'bound>,
+    bytes: u32,
+}
+
+/// The side of a transmit queue that queues frames.
+pub(crate) struct TxQueue<'bound> {
+    ring: Arc<TxRing>,
+    bounce: BounceArea,
+    frames: spsc::Producer<Frame<'bound>>,
+    regs: Arc<Regs<'bound>>,
+    stats: Arc<DeviceStats>,
+    /// Frames are in the ring that the doorbell was not rung for.
+    unannounced: bool,
+}
+
+/// The side of a transmit queue that takes frames back.
+pub(crate) struct TxReclaim<'bound> {
+    ring: Arc<TxRing>,
+    frames: spsc::Consumer<Frame<'bound>>,
+    stats: Arc<DeviceStats>,
+    /// How many slots must be free before a stopped queue is woken.
+    wake_at: u32,
+}
+
+/// Creates both sides of a transmit queue of `size` slots.
+pub(crate) fn queue<'bound>(
+    hw: &Hw<'bound>,
+    regs: &Arc<Regs<'bound>>,
+    stats: &Arc<DeviceStats>,
+    size: u32,
+) -> Result<(TxQueue<'bound>, TxReclaim<'bound>)> {
+    let ring = Arc::new(TxRing::new(hw.dev(), size)?, GFP_KERNEL)?;
+    let (producer, consumer) = spsc::queue(size)?;
+
+    Ok((
+        TxQueue {
+            ring: ring.clone(),
+            bounce: BounceArea::new(hw.dev(), size)?,
+            frames: producer,
+            regs: regs.clone(),
+            stats: stats.clone(),
+            unannounced: false,
+        },
+        TxReclaim {
+            ring,
+            frames: consumer,
+            stats: stats.clone(),
+            wake_at: (size / 4).max(MAX_SLOTS),
+        },
+    ))
+}
+
+impl<'bound> TxQueue<'bound> {
+    /// Queues a frame, or drops it.
+    pub(crate) fn transmit(&mut self, txq: TxQueueRef<'_>, mut skb: SkBuff) -> Xmit {
+        if self.frames.free() < MAX_SLOTS {
+            // Does not happen: the queue was stopped before.
+            txq.stop();
+            return Xmit::Busy(skb);
+        }
+        if let Err(reason) = self.prepare(&mut skb) {
+            return self.lose(txq, skb, reason);
+        }
+        skb.tx_timestamp();
+
+        let bytes = skb.len();
+        if let Err(skb) = self.queue(skb) {
+            return self.lose(txq, skb, drop_reason::SKB_DROP_REASON_NOMEM);
+        }
+        self.unannounced = true;
+        // Before the limits are told, because they say what a stopped queue means for the doorbell.
+        self.stop_if_full(txq);
+        if txq.sent(bytes) {
+            self.announce();
+        }
+        Xmit::Ok
+    }
+
+    /// Makes sure that the hardware can send the frame.
+    fn prepare(&self, skb: &mut SkBuff) -> Result<(), DropReason> {
+        if skb.len() > self.regs.hw().family.max_tx_frame() {
+            return Err(drop_reason::SKB_DROP_REASON_PKT_TOO_BIG);
+        }
+        if skb.is_nonlinear() {
+            // Not asked for: scatter-gather is not offered.
+            return Err(drop_reason::SKB_DROP_REASON_NOT_SPECIFIED);
+        }
+        if skb.wants_checksum() && !can_checksum(skb.head_data()) {
+            skb.checksum_in_software()
+                .map_err(|_| drop_reason::SKB_DROP_REASON_SKB_CSUM)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the frame into the ring; gives it back if it cannot be mapped.
+    fn queue(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
+        let slot = self.frames.index();
+        let len = skb.len();
+        let bytes = len as u32;
+
+        if len <= BounceArea::PIECE {
+            // Short frames are copied: that is cheaper than a mapping, and the packet, which may
+            // be shared, is not written to when it is padded.
+            let padded = len.max(MIN_FRAME);
+            let Ok(address) = self.bounce.put(slot, skb.head_data(), padded) else {
+                return Err(skb);
+            };
+            let packet = skb.unmapped();
+            return self.hand_over_single(slot, address, padded as u32, Frame { packet, bytes });
+        }
+
+        let data = skb.head_data();
+        let unaligned = data.as_ptr().align_offset(ALIGNMENT);
+        if unaligned == 0 {
+            let packet = skb.map_head(self.regs.hw().dev(), 0)?;
+            let Some(address) = bus_address(&packet) else {
+                return Err(packet.unmap());
+            };
+            return self.hand_over_single(slot, address, bytes, Frame { packet, bytes });
+        }
+
+        // What is before the first aligned byte goes into a slot of its own.
+        let Ok(head) = self
+            .bounce
+            .put(slot, data.get(..unaligned).unwrap_or(&[]), unaligned)
+        else {
+            return Err(skb);
+        };
+        let packet = skb.map_head(self.regs.hw().dev(), unaligned)?;
+        let Some(rest) = bus_address(&packet) else {
+            return Err(packet.unmap());
+        };
+
+        let last = self.frames.index_after(1);
+        self.ring.set_pointer(slot, head);
+        self.ring.set_pointer(last, rest);
+        self.ring.hand_over(
+            last,
+            ravb_desc::transmit(Part::End, bytes - unaligned as u32),
+        );
+        // The hardware stops at the first slot until that is handed over. By then the frame can
+        // be found, and its last slot does not look transmitted any more.
+        self.frames
+            .push(Frame { packet, bytes }, 2)
+            .map_err(|frame| frame.packet.unmap())?;
+        self.ring
+            .hand_over(slot, ravb_desc::transmit(Part::Start, unaligned as u32));
+        Ok(())
+    }
+
+    /// Hands over a frame that takes one slot.
+    #[inline]
+    fn hand_over_single(
+        &mut self,
+        slot: u32,
+        address: u32,
+        size: u32,
+        frame: Frame<'bound>,
+    ) -> Result<(), SkBuff> {
+        self.ring.set_pointer(slot, address);
+        // The slot must not look transmitted when the frame can be found.
+        self.ring.reserve(slot);
+        self.frames
+            .push(frame, 1)
+            .map_err(|frame| frame.packet.unmap())?;
+        self.ring
+            .hand_over(slot, ravb_desc::transmit(Part::Single, size));
+        Ok(())
+    }
+
+    /// Stops the queue where the next frame may find no room.
+    ///
+    /// The reclaiming side may free slots between the look and the stop, and then find nothing to
+    /// wake. So both sides do their part before they look at the other's: here the queue is stopped
+    /// and then the slots are counted again, there ([`TxReclaim::poll`]) slots are freed and then
+    /// it is seen whether the queue is stopped, with a full barrier between the two on either side.
+    fn stop_if_full(&self, txq: TxQueueRef<'_>) {
+        if self.frames.free() >= MAX_SLOTS {
+            return;
+        }
+        txq.stop();
+        smp_mb(Full);
+        if self.frames.free() >= MAX_SLOTS {
+            txq.start();
+        }
+    }
+
+    /// Rings the doorbell. The register write is ordered after what was handed over.
+    fn announce(&mut self) {
+        self.unannounced = false;
+        self.regs.ring_doorbell();
+    }
+
+    /// Drops a packet. Those before it may have relied on its doorbell.
+    #[cold]
+    fn lose(&mut self, txq: TxQueueRef<'_>, skb: SkBuff, reason: DropReason) -> Xmit {
+        self.stats.tx.dropped.add(1);
+        skb.discard(reason);
+        if self.unannounced && !txq.more() {
+            self.announce();
+        }
+        Xmit::Ok
+    }
+}
+
+/// What the hardware knows the mapped part of a packet by. The DMA mask makes it 32 bits wide.
+fn bus_address(packet: &MappedSkb<'_>) -> Option<u32> {
+    u32::try_from(packet.mapping()?.address()).ok()
+}
+
+impl<'bound> TxReclaim<'bound> {
+    /// The ring, for the table of base addresses.
+    pub(crate) fn ring(&self) -> &TxRing {
+        &self.ring
+    }
+
+    /// Takes back all frames that were sent.
+    pub(crate) fn poll(&mut self, cx: &napi::Context<'_, Ravb<'bound>>) {
+        let mut packets = 0;
+        let mut bytes = 0;
+
+        while let Some((_, first, slots)) = self.frames.front() {
+            // The hardware returns the slots of a frame one by one: the last one counts.
+            let last = self.frames.index_after(first, slots - 1);
+            if !self.ring.is_transmitted(last) {
+                break;
+            }
+            let Some(frame) = self.frames.pop() else {
+                break;
+            };
+            packets += 1;
+            bytes += frame.bytes;
+            frame.packet.unmap().consume(cx.budget());
+        }
+        if packets == 0 {
+            return;
+        }
+        self.stats.tx.packets.add(u64::from(packets));
+        self.stats.tx.bytes.add(u64::from(bytes));
+
+        let Some(txq) = cx.dev().tx_queue(cx.queue()) else {
+            return;
+        };
+        txq.completed(packets, bytes);
+        // Pairs with the barrier in `TxQueue::stop_if_full`.
+        smp_mb(Full);
+        if txq.is_stopped() && self.frames.free() >= self.wake_at {
+            txq.wake();
+        }
+    }
+}
+
+impl Drop for TxReclaim<'_> {
+    /// Drops what was not sent. The hardware has been stopped before.
+    fn drop(&mut self) {
+        while let Some(frame) = self.frames.pop() {
+            self.stats.tx.dropped.add(1);
+            frame
+                .packet
+                .unmap()
+                .discard(drop_reason::SKB_DROP_REASON_DEV_READY);
+        }
+    }
+}

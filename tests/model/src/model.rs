@@ -228,7 +228,6 @@ impl Model {
                 self.settle(h);
                 value
             }
-            reg::DLR => 0,
             reg::CDAR0 => self.dmac.current_descriptor(index.into()),
             reg::CIAR0 => self.dmac.incremental_address(index.into()),
             reg::UFCD0 => 0,

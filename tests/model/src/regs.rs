@@ -4,7 +4,7 @@
 //! [`TABLE`] is the register documentation: offset, name, reset value, writable bits, access rule,
 //! the modes in which it may be written, the variants that have it, and where the fact comes from
 //! (source tags as in the hardware reference: K-drv, K-ml, K-qnx, K-bsp, K-qemu, A = assumption).
-//! Side effects of single registers live with the block they act on ([`crate::modes`],
+//! Side effects of single registers live with the block they act on (`modes`,
 //! [`crate::dmac`], [`crate::emac`]).
 
 use crate::variant::{Variant, VariantSet};
@@ -204,7 +204,8 @@ pub static TABLE: &[Register] = &[
     rw(reg::CCC, "CCC", bit::CCC_OPC | bit::CCC_DTSR | bit::CCC_BOC | bit::CCC_LBME | bit::CCC_FCE,
        "K-drv, K-qnx").when(When::Always).on(VariantSet::GBETH),
     config(reg::DBAT, "DBAT", !7, "K-drv, 8-byte aligned"),
-    rw(reg::DLR, "DLR", 0x3f_ffff, "K-qnx").reset(0x3f_ffff),
+    rw(reg::DLR, "DLR", 0x3f_ffff, "K-qnx; set after reset (K-qemu), clears as queues load")
+        .reset(0x3f_ffff),
     ro(reg::CSR, "CSR", "K-drv, K-qnx").reset(1),
     ro(reg::CDAR0, "CDAR", "K-drv, K-bsp").array(22),
     ro(reg::ESR, "ESR", "K-qnx"),

@@ -221,7 +221,7 @@ fn truncation() {
         receive(&mut m, &frame(limit));
         assert_eq!(seen(&m, rx(0)), (limit as u16 + 4, 0, FSINGLE));
         receive(&mut m, &frame(limit + 1));
-        assert_eq!(seen(&m, rx(1)), (limit as u16 + 4 | TR, 0, FSINGLE));
+        assert_eq!(seen(&m, rx(1)), ((limit as u16 + 4) | TR, 0, FSINGLE));
     }
 }
 

@@ -50,7 +50,7 @@ fn reset_values() {
         (reg::TGC, 0x0022_2200),
         (reg::VRR, 0xe300),
         (reg::CSR, 2),
-        (reg::DLR, 0),
+        (reg::DLR, 0x3f_ffff),
         (reg::RIC3, 0),
         (reg::ECMR, 0),
     ] {

@@ -239,7 +239,9 @@ fn a_stopped_queue_may_restart() {
     let mut m = running();
     put(&mut m, tx(0), 60, FEND, TX_BUFFERS);
     send(&mut m);
+    assert_eq!(m.read(reg::DLR), 0);
     m.write(reg::DLR, 1);
+    assert_eq!(m.read(reg::DLR), 0);
     assert_eq!(m.read(reg::TCCR) & 1, 0);
     assert_eq!(m.read(reg::CDAR0), DBAT as u32);
     queue_tx(&mut m, 0, &frame(100));

@@ -98,6 +98,7 @@ impl Model {
         for queue in self.queues() {
             self.load_queue(queue);
         }
+        self.regs.set(reg::DLR, 0);
         self.open_watch_windows(h);
     }
 

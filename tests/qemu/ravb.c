@@ -35,7 +35,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(RavbCpgState, RAVB_CPG)
 
 #define RAVB_CPG_OUTPUTS	2
 #define RAVB_CPG_WINDOW		0x10000
-/* Enough for the rings and buffers tables of every queue. */
+/* Enough for the descriptor table and the rings of every queue. */
 #define RAVB_WATCHES		64
 #define RAVB_MIN_FRAME		60
 
@@ -152,10 +152,15 @@ static void ravb_arm_timer(void *opaque, uint64_t deadline)
 {
 	RavbState *s = opaque;
 
+	/*
+	 * Never in the past: QEMU's main loop could run such a timer while the
+	 * CPU still executes, and -icount runs would not repeat.
+	 */
 	if (deadline == RAVB_MODEL_NO_DEADLINE)
 		timer_del(s->timer);
 	else
-		timer_mod_ns(s->timer, MIN(deadline, INT64_MAX));
+		timer_mod_ns(s->timer, MIN(MAX(deadline, ravb_now(s) + 1),
+					   INT64_MAX));
 }
 
 static void ravb_transmit(void *opaque, const uint8_t *frame, size_t len)

@@ -535,6 +535,14 @@ impl platform::Driver for RavbDriver {
     ) -> impl PinInit<Self::Data<'bound>, Error> + 'bound {
         Self::setup(pdev, info)
     }
+
+    fn unbind<'bound>(
+        _dev: &'bound platform::Device<Core<'_>>,
+        data: Pin<&Self::Data<'bound>>,
+    ) {
+        // While everything is still there; the rest goes with the device core.
+        data.netdev.lock().close();
+    }
 }
 
 impl SystemOps for RavbDriver {

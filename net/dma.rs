@@ -9,7 +9,10 @@ use kernel::{
         Bound,
         Device, //
     },
-    dma::Coherent,
+    dma::{
+        Coherent,
+        DmaAddress, //
+    },
     prelude::*, //
 };
 
@@ -23,7 +26,7 @@ use crate::bindings;
 /// `len` bytes from `addr` are mapped for `dev`, towards the device.
 pub(crate) struct ToDevice<'bound> {
     dev: &'bound Device<Bound>,
-    addr: bindings::dma_addr_t,
+    addr: DmaAddress,
     len: usize,
 }
 
@@ -60,7 +63,7 @@ impl<'bound> ToDevice<'bound> {
     /// What the device knows the memory by.
     ///
     /// Fits 32 bits where the mask of the device says so.
-    pub(crate) fn address(&self) -> bindings::dma_addr_t {
+    pub(crate) fn address(&self) -> DmaAddress {
         self.addr
     }
 }

@@ -71,28 +71,49 @@ impl<'bound> Number<'bound> {
         self,
         handler: H,
     ) -> Result<Line<'bound, H>> {
-        let handler = KBox::new(handler, GFP_KERNEL)?;
-        let cookie = (&raw const *handler).cast_mut().cast::<c_void>();
+        let action = KBox::into_raw(KBox::new(
+            Requested {
+                number: self.number,
+                handler,
+            },
+            GFP_KERNEL,
+        )?);
 
         // SAFETY: By the invariant of `Number`, the line is one of `dev`. The handler stays where
-        // it is until the line is released: by `Line::drop`, or, were the line forgotten and the
-        // handler thus leaked, by the device core.
+        // it is until the line is released. The name lives as long as the device.
         to_result(unsafe {
-            bindings::devm_request_threaded_irq(
-                device::as_raw(self.dev),
+            bindings::request_threaded_irq(
                 self.number,
                 Some(handle::<H>),
                 None,
                 bindings::IRQF_SHARED as usize,
                 self.dev.name().as_char_ptr(),
-                cookie,
+                (&raw mut (*action).handler).cast(),
             )
+        })
+        .inspect_err(|_| {
+            // SAFETY: Nobody else knows the box.
+            drop(unsafe { KBox::from_raw(action) });
         })?;
 
-        // INVARIANT: Requested above, with this cookie.
+        // SAFETY: `dev` is bound; `release` and `action` belong together.
+        to_result(unsafe {
+            bindings::__devm_add_action(
+                device::as_raw(self.dev),
+                Some(Requested::<H>::release),
+                action.cast(),
+                c"net::irq::Line".as_char_ptr(),
+            )
+        })
+        .inspect_err(|_| {
+            // SAFETY: The action was not added, so that the line is still ours to release.
+            unsafe { Requested::<H>::release(action.cast()) };
+        })?;
+
+        // INVARIANT: Requested above, and given to the device core.
         Ok(Line {
-            number: self,
-            handler,
+            dev: self.dev,
+            action,
         })
     }
 }
@@ -112,25 +133,56 @@ unsafe extern "C" fn handle<H: Handler>(_irq: c_int, cookie: *mut c_void) -> bin
     }
 }
 
+/// A line that was requested with the address of `handler` as its cookie.
+struct Requested<H> {
+    number: u32,
+    handler: H,
+}
+
+impl<H> Requested<H> {
+    /// Releases the line; no handler runs any more when this returns.
+    ///
+    /// # Safety
+    ///
+    /// `action` must come from [`Number::request_shared`], and is gone afterwards.
+    unsafe extern "C" fn release(action: *mut c_void) {
+        let action = action.cast::<Self>();
+        // SAFETY: As the caller promises.
+        unsafe {
+            bindings::free_irq((*action).number, (&raw mut (*action).handler).cast());
+            drop(KBox::from_raw(action));
+        }
+    }
+}
+
 /// An interrupt line that is being handled; dropping it releases the line and may sleep.
 ///
 /// # Invariants
 ///
-/// The line is requested with the address of `handler` as its cookie.
+/// The device core has `action` until it is taken from it, and calls [`Requested::release`] with it
+/// when the driver is unbound: a line that is forgotten is released then.
 pub(crate) struct Line<'bound, H> {
-    number: Number<'bound>,
-    handler: KBox<H>,
+    dev: &'bound Device<Bound>,
+    action: *mut Requested<H>,
 }
+
+// SAFETY: A line may be released by any thread, if its handler may be dropped there.
+unsafe impl<H: Send> Send for Line<'_, H> {}
 
 impl<H> Drop for Line<'_, H> {
     fn drop(&mut self) {
-        // SAFETY: By the invariant. When this returns no handler runs any more.
-        unsafe {
-            bindings::devm_free_irq(
-                device::as_raw(self.number.dev),
-                self.number.number,
-                (&raw const *self.handler).cast_mut().cast(),
+        // SAFETY: `dev` is valid; the arguments are those of `request_shared`.
+        let taken = unsafe {
+            bindings::devm_remove_action_nowarn(
+                device::as_raw(self.dev),
+                Some(Requested::<H>::release),
+                self.action.cast(),
             )
         };
+        // Otherwise the driver is being unbound, and the device core released the line.
+        if taken == 0 {
+            // SAFETY: By the invariant, and the device core does not call it any more.
+            unsafe { Requested::<H>::release(self.action.cast()) };
+        }
     }
 }

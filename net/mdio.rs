@@ -120,7 +120,7 @@ pub(crate) fn register<'bound, T: BitBang + 'bound>(
         // The identity is terminated, because the structure was zeroed.
         let room = (*raw).id.len() - 1;
         for (to, from) in (&mut (*raw).id)[..room].iter_mut().zip(id.to_bytes()) {
-            *to = *from as _;
+            *to = *from;
         }
     }
 

@@ -332,6 +332,12 @@ impl<'a, T: Operations> Locked<'a, T> {
         }
     }
 
+    /// Brings the interface down, if it is up.
+    pub(crate) fn close(&mut self) {
+        // SAFETY: The device is valid, and RTNL is held.
+        unsafe { bindings::dev_close(self.dev.as_raw()) };
+    }
+
     /// Detaches the device from the core, for a suspend.
     pub(crate) fn detach(&mut self) {
         // SAFETY: The device is valid, and RTNL is held.

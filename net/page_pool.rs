@@ -18,6 +18,7 @@ use kernel::{
         Bound,
         Device, //
     },
+    dma::DmaAddress,
     error::from_err_ptr,
     prelude::*,
     sync::Arc, //
@@ -152,12 +153,12 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         }))
     }
 
-    /// What the device knows the data area of `buffer` by. The pool's DMA mask says how wide.
+    /// What the device knows the data area of `buffer` by. The DMA mask of the device says how wide.
     #[inline]
-    pub(crate) fn dma_address(&self, buffer: &DeviceBuffer) -> u64 {
+    pub(crate) fn dma_address(&self, buffer: &DeviceBuffer) -> DmaAddress {
         // SAFETY: The page is mapped, by the invariant.
         let page = unsafe { bindings::ravb_helper_page_pool_get_dma_addr(buffer.0.page.as_ptr()) };
-        u64::from(page) + u64::from(buffer.0.offset + self.layout.headroom)
+        page + DmaAddress::from(buffer.0.offset + self.layout.headroom)
     }
 
     /// The device has written `len` bytes: the buffer is the CPU's now.
@@ -173,7 +174,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         unsafe {
             bindings::ravb_helper_dma_sync_single_for_cpu(
                 device::as_raw(self.dev),
-                self.dma_address(&buffer) as bindings::dma_addr_t,
+                self.dma_address(&buffer),
                 len as usize,
                 bindings::dma_data_direction::DMA_FROM_DEVICE,
             )

@@ -196,6 +196,14 @@ pub(crate) fn run(env: &Env, filter: &str, all: bool, list: bool) -> Result<bool
         machine: None,
         cycles: cycles(all),
     };
+    // First what takes long, so that its progress does not mix with the list of results.
+    let mut drivers: Vec<Driver> = chosen.iter().filter_map(Test::driver).collect();
+    drivers.sort_unstable();
+    drivers.dedup();
+    for driver in drivers {
+        let parts = Parts::get(env, &[driver]).map_err(|error| format!("{error:#}"));
+        runner.parts.insert(driver, parts);
+    }
     for test in &in_order(chosen) {
         entries.push(runner.run(test));
     }
@@ -327,15 +335,11 @@ impl Runner<'_> {
         run: fn(&mut Bench<'_>) -> Result<()>,
         violations: &mut BTreeMap<String, u64>,
     ) -> Result<()> {
-        let env = self.env;
-        let parts = self
-            .parts
-            .entry(driver)
-            .or_insert_with(|| Parts::get(env, &[driver]).map_err(|error| format!("{error:#}")));
-        let parts = parts
-            .as_ref()
-            .map_err(|message| anyhow::anyhow!("{message}"))?;
-
+        let parts = match self.parts.get(&driver) {
+            Some(Ok(parts)) => parts,
+            Some(Err(message)) => bail!("{message}"),
+            None => bail!("nothing was made for {driver}"),
+        };
         let fits = |booted: &Booted| booted.machine == *machine && booted.driver == driver;
         if !self.machine.as_ref().is_some_and(fits) {
             // Two machines at once would share the host's processors.

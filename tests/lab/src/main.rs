@@ -60,6 +60,14 @@ enum Command {
         #[arg(long, env = "DRIVER", default_value = "rust")]
         driver: DriverChoice,
     },
+    /// Boot the same machine, run a shell script in it and print what it says.
+    Run {
+        /// Which driver to load.
+        #[arg(long, env = "DRIVER", default_value = "rust")]
+        driver: DriverChoice,
+        /// The script; $HOST is the port of an iperf3 server at 10.0.2.2.
+        script: String,
+    },
     /// Run the tests.
     Check {
         /// Only tests whose name contains this text (several: separated by commas).
@@ -101,6 +109,7 @@ fn run(cli: Cli) -> Result<bool> {
     match cli.command {
         Command::Demo { driver } => demo::run(&env, driver).map(|()| true),
         Command::Shell { driver } => shell::run(&env, driver).map(|()| true),
+        Command::Run { driver, script } => shell::script(&env, driver, &script),
         Command::Check { filter, all, list } => check::run(&env, &filter, all, list),
         Command::Build { step } => steps::build(&env, step).map(|()| true),
         Command::Exec { command } => steps::exec(&env, &command),

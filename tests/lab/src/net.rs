@@ -153,6 +153,11 @@ impl Iperf {
         })
     }
 
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Command line of a client in the guest.
     pub(crate) fn client(&self, direction: Direction, seconds: u64, more: &str) -> String {
         let reverse = if direction == Direction::Receive {

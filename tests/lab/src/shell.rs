@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `make shell`: a prompt in the guest, with the driver loaded and the network up.
+//! `make shell`: a prompt in the guest, with the driver loaded and the network up; and the same for
+//! a script.
 
-use crate::env::{DriverChoice, Env};
-use crate::net::{self, IFACE};
+use crate::env::{Driver, DriverChoice, Env};
+use crate::net::{self, Iperf, IFACE};
 use crate::vm::{Console, Machine, Net, Parts, Vm};
 use anyhow::{bail, Context, Result};
 use rustix::termios::{isatty, tcgetattr, tcsetattr, OptionalActions};
@@ -24,12 +25,34 @@ pub(crate) fn run(env: &Env, choice: DriverChoice) -> Result<()> {
     result
 }
 
-fn session(parts: &Parts, driver: crate::env::Driver) -> Result<()> {
-    let mut vm = Vm::boot(parts, &Machine::rzg2l(Net::User), Console::Terminal)?;
-    net::load(&mut vm, driver)?;
+/// Boots, prepares and runs a script; true if it exits with 0.
+pub(crate) fn script(env: &Env, choice: DriverChoice, script: &str) -> Result<bool> {
+    let &[driver] = choice.drivers() else {
+        bail!("one driver at a time: DRIVER=c or rust")
+    };
+    let parts = Parts::get(env, &[driver])?;
+    let mut vm = Vm::boot(&parts, &Machine::rzg2l(Net::User), Console::Log("run"))?;
+    prepare(&mut vm, driver)?;
+    let iperf = Iperf::start(&parts.root)?;
+    let output = vm.run(&format!("HOST={}\n{script}", iperf.port()), 300)?;
+    print!("{}", output.text);
+    let violations = vm.violations()?;
+    if !violations.is_empty() {
+        eprintln!("rules of the hardware broken: {violations:?}");
+    }
+    Ok(output.status == 0)
+}
+
+/// Loads the driver and brings the network up; returns speed and address.
+fn prepare(vm: &mut Vm, driver: Driver) -> Result<(u64, String)> {
+    net::load(vm, driver)?;
     vm.ok(&format!("ip link set {IFACE} up"))?;
-    let speed = net::wait_for_link(&mut vm)?;
-    let address = net::dhcp(&mut vm)?;
+    Ok((net::wait_for_link(vm)?, net::dhcp(vm)?))
+}
+
+fn session(parts: &Parts, driver: Driver) -> Result<()> {
+    let mut vm = Vm::boot(parts, &Machine::rzg2l(Net::User), Console::Terminal)?;
+    let (speed, address) = prepare(&mut vm, driver)?;
     vm.ok(&format!(
         "echo '{driver} drives {IFACE}: {speed} Mbit/s, {address}. \"exit\" ends the machine.' \
          > /run/greeting && mv /run/greeting /run/shell"

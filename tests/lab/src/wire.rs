@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const LARGEST: usize = 64 * 1024;
 
 /// MAC address of the lab's end.
-pub(crate) const LAB_MAC: [u8; 6] = [0x02, 0x00, 0x00, 0x00, 0x00, 0x01];
+pub(crate) const LAB_MAC: [u8; 6] = [0x02, 0x00, 0x00, 0x00, 0x00, 0xfe];
 
 /// One end of a cable.
 pub(crate) struct Wire {

@@ -19,6 +19,7 @@ const VERSION: u32 = 1;
 /// Packages of the guest's userland.
 const PACKAGES: &[&str] = &[
     "busybox-static",
+    "dash",
     "ethtool",
     "iperf3",
     "iproute2",

@@ -51,6 +51,14 @@ impl Test {
             .unwrap_or_default()
     }
 
+    /// The driver it needs, if any.
+    pub(crate) fn driver(&self) -> Option<Driver> {
+        match self.run {
+            Run::Guest { driver, .. } => Some(driver),
+            Run::Host(_) => None,
+        }
+    }
+
     /// Whether two tests may run on one machine after each other.
     pub(crate) fn shares_machine_with(&self, other: &Test) -> bool {
         match (&self.run, &other.run) {

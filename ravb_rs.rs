@@ -422,6 +422,11 @@ kernel::of_device_table!(
     ]
 );
 
+/// Whether the device tree gives `dev` this property.
+fn has_property(dev: &Device<Bound>, name: &CStr) -> bool {
+    dev.fwnode().is_some_and(|node| node.property_present(name))
+}
+
 /// A device that is bound: everything of it hangs on the network device.
 struct BoundDevice<'bound> {
     netdev: &'bound NetDevice<Ravb<'bound>>,
@@ -445,8 +450,11 @@ impl RavbDriver {
             reset::Control::deasserted(dev).map_err(|e| dev_err_probe!(dev, e, "missing reset"))?;
         let irq = irq::Number::by_index(pdev, 0)
             .map_err(|e| dev_err_probe!(dev, e, "missing interrupt"))?;
-        // Power management switches the clocks; here it is only seen that there are any.
+        // The power domain switches the clocks; here it is only seen that there are both.
         let _ = Clk::get(dev, None).map_err(|e| dev_err_probe!(dev, e, "missing clock"))?;
+        if !has_property(dev, c"power-domains") {
+            return Err(dev_err_probe!(dev, EINVAL, "missing power domain"));
+        }
         let refclk = OptionalClk::get(dev, Some(c"refclk"))
             .map_err(|e| dev_err_probe!(dev, e, "bad clock refclk"))?;
         let interface = phy::Interface::of_device(dev)
@@ -481,9 +489,6 @@ impl RavbDriver {
         )
         .map_err(|e| dev_err_probe!(dev, e, "cannot register the MDIO bus"))?;
 
-        let gated = dev
-            .fwnode()
-            .is_some_and(|node| node.property_read_bool(c"renesas,no-ether-link"));
         let config = netdev::Config {
             queues: 1,
             features: family.features(),
@@ -500,7 +505,7 @@ impl RavbDriver {
                 hw,
                 irq,
                 stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
-                emac <- new_spinlock_irq!(Emac::new(gated)),
+                emac <- new_spinlock_irq!(Emac::new(has_property(dev, c"renesas,no-ether-link"))),
             }? Error),
             State {
                 ring_sizes: DEFAULT_RING_SIZES,
@@ -536,10 +541,7 @@ impl platform::Driver for RavbDriver {
         Self::setup(pdev, info)
     }
 
-    fn unbind<'bound>(
-        _dev: &'bound platform::Device<Core<'_>>,
-        data: Pin<&Self::Data<'bound>>,
-    ) {
+    fn unbind<'bound>(_dev: &'bound platform::Device<Core<'_>>, data: Pin<&Self::Data<'bound>>) {
         // While everything is still there; the rest goes with the device core.
         data.netdev.lock().close();
     }

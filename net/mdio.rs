@@ -30,7 +30,10 @@ use kernel::{
 
 use super::{
     device,
-    phy::Node, //
+    phy::{
+        self,
+        Node, //
+    }, //
 };
 use crate::bindings;
 
@@ -75,7 +78,7 @@ unsafe impl<T: BitBang> Send for Bus<T> {}
 unsafe impl<T: BitBang> Sync for Bus<T> {}
 
 /// Registers the bus of `dev` and the PHYs below its device-tree node `mdio`, or, in old device
-/// trees, below the node of the device itself.
+/// trees, below the node of the device itself. A device with a fixed link may have neither.
 ///
 /// The PHY that `phy-handle` names is left to the driver over a suspend. The bus is unregistered
 /// when the driver is unbound.
@@ -84,6 +87,19 @@ pub(crate) fn register<'bound, T: BitBang + 'bound>(
     module: &'static ThisModule,
     bitbang: T,
 ) -> Result {
+    // SAFETY: The node of `dev` is null or valid.
+    let child = unsafe {
+        Node::from_raw(bindings::of_get_child_by_name(
+            device::of_node(dev),
+            c"mdio".as_char_ptr(),
+        ))
+    };
+    let node = match child {
+        Some(node) => node,
+        None if phy::is_fixed_link(dev) => return Ok(()),
+        None => Node::of_device(dev).ok_or(ENODEV)?,
+    };
+
     let mut ctrl: bindings::mdiobb_ctrl = pin_init::zeroed();
     ctrl.ops = &Adapter::<T>::OPS;
 
@@ -124,15 +140,6 @@ pub(crate) fn register<'bound, T: BitBang + 'bound>(
         }
     }
 
-    // SAFETY: The node of `dev` is null or valid.
-    let node = unsafe {
-        Node::from_raw(bindings::of_get_child_by_name(
-            device::of_node(dev),
-            c"mdio".as_char_ptr(),
-        ))
-    }
-    .or_else(|| Node::of_device(dev))
-    .ok_or(ENODEV)?;
     // SAFETY: The bus is complete. Its owner is this module, as it is of the network device, so
     // that phylib takes no reference of the module.
     to_result(unsafe {

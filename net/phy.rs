@@ -98,15 +98,20 @@ impl Drop for FixedLink<'_> {
     }
 }
 
+/// Whether the link of `dev` is fixed.
+pub(crate) fn is_fixed_link(dev: &Device<Bound>) -> bool {
+    let node = device::of_node(dev);
+    // SAFETY: The node is valid where it is not null.
+    !node.is_null() && unsafe { bindings::of_phy_is_fixed_link(node) }
+}
+
 /// Registers the fixed link of `dev`, if it has one, until the driver is unbound.
 pub(crate) fn register_fixed_link(dev: &Device<Bound>) -> Result {
-    let node = device::of_node(dev);
-    // SAFETY: The node of `dev` is null or valid.
-    if node.is_null() || !unsafe { bindings::of_phy_is_fixed_link(node) } {
+    if !is_fixed_link(dev) {
         return Ok(());
     }
-    // SAFETY: As above.
-    to_result(unsafe { bindings::of_phy_register_fixed_link(node) })?;
+    // SAFETY: The node of `dev` is valid: it says that the link is fixed.
+    to_result(unsafe { bindings::of_phy_register_fixed_link(device::of_node(dev)) })?;
     // SAFETY: `FixedLink::drop` uses the node alone.
     unsafe { device::own(dev, FixedLink(dev)) }?;
     Ok(())

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests, on the host, of the logic of ravb_rs that needs no kernel.
+//!
+//! The driver's own files are compiled here as they are, for tests only: each brings the tests
+//! that KUnit also runs in the kernel. The modules beside them add what only a host has the time
+//! and the tools for: every sequence up to a length, and random input.
+
+#[cfg(test)]
+#[path = "../../../ravb_desc.rs"]
+mod ravb_desc;
+
+#[cfg(test)]
+#[path = "../../../ravb_frame.rs"]
+mod ravb_frame;
+
+#[cfg(test)]
+mod receive;
+
+#[cfg(test)]
+mod random;

@@ -66,7 +66,7 @@ rustfmtcheck:
 lab:
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
-.PHONY: demo shell check check-all check-list stock update
+.PHONY: demo shell check check-all check-list stock graft update
 demo: lab
 	@$(LAB) demo
 
@@ -85,6 +85,10 @@ check-list: lab
 # The module for the stock kernel; prints where it is.
 stock: lab
 	@$(LAB) build module
+
+# Copies the driver into the tree of KERNEL_SRC=.
+graft: lab
+	@$(LAB) graft
 
 update: lab
 	@$(LAB) update
@@ -121,6 +125,7 @@ help:
 	@echo '  check-all        - also the long ones'
 	@echo '  check-list       - names of all tests'
 	@echo '  stock            - build ravb-rs.ko for the stock Debian arm64 kernel'
+	@echo '  graft            - put the driver into the kernel tree KERNEL_SRC='
 	@echo '  update           - let the next run fetch the archive'\''s newest kernel'
 	@echo '  KDIR=            - use this arm64 kernel build tree instead of the stock kernel'
 	@echo '  KERNEL_SRC=      - use this source tree instead of Debian'\''s linux-source'

@@ -13,6 +13,7 @@ mod cpio;
 mod demo;
 mod diagnose;
 mod env;
+mod graft;
 mod net;
 mod proc;
 mod qmp;
@@ -91,6 +92,11 @@ enum Command {
         #[arg(trailing_var_arg = true, required = true)]
         command: Vec<String>,
     },
+    /// Put the driver into a kernel source tree.
+    Graft {
+        /// The tree; the one of KERNEL_SRC= where it is not given.
+        tree: Option<PathBuf>,
+    },
     /// Forget which packages were fetched, so that the next run takes the archive's newest.
     Update,
     /// Remove cached results that were not used lately.
@@ -113,6 +119,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Check { filter, all, list } => check::run(&env, &filter, all, list),
         Command::Build { step } => steps::build(&env, step).map(|()| true),
         Command::Exec { command } => steps::exec(&env, &command),
+        Command::Graft { tree } => graft::run(&env, tree).map(|()| true),
         Command::Update => env.cache.remove_step("stock").map(|()| true),
         Command::Clean { all, keep } => env.cache.clean(if all { 0 } else { keep }).map(|()| true),
     }

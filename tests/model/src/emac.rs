@@ -14,8 +14,10 @@ use crate::toe;
 pub(crate) const FCS: usize = 4;
 /// Shortest frame without FCS.
 pub(crate) const MIN_FRAME: usize = 60;
+/// Gap between frames in bytes.
+const GAP: u64 = 12;
 /// Preamble, start delimiter and gap between frames, in bytes.
-const OVERHEAD: u64 = 8 + 12;
+const OVERHEAD: u64 = 8 + GAP;
 
 /// MAC status code of a received frame (K-drv).
 #[allow(missing_docs)]
@@ -50,16 +52,31 @@ fn is_pause(frame: &[u8]) -> bool {
     frame.len() >= 18 && frame[..6] == PAUSE_ADDRESS && frame[12..16] == [0x88, 0x08, 0, 1]
 }
 
+/// True for six bytes of ones followed by the station address sixteen times.
+fn is_magic(frame: &[u8], address: [u8; 6]) -> bool {
+    let mut pattern = vec![0xff; 6];
+    pattern.extend(address.repeat(16));
+    frame.windows(pattern.len()).any(|window| window == pattern)
+}
+
 impl Model {
+    /// Magic packet detection, in CONFIG too. While it is on nothing is stored (A).
+    pub(crate) fn detect_magic(&mut self, frame: &[u8]) -> bool {
+        if self.regs.get(reg::ECMR) & bit::ECMR_MPDE == 0 || !self.modes.clock {
+            return false;
+        }
+        if is_magic(frame, self.mac_address()) {
+            self.regs.raise(reg::ECSR, bit::ECSR_MPD);
+        }
+        true
+    }
+
     /// Speed the MAC is set to, in Mbit/s.
     fn mac_mbps(&self) -> u32 {
         let gecmr = self.regs.get(reg::GECMR);
         let speeds = self.variant.gecmr.iter().zip([10, 100, 1000]);
-        let found = speeds
-            .filter(|(code, _)| **code == Some(gecmr))
-            .map(|(_, mbps)| mbps)
-            .next();
-        found.unwrap_or(10)
+        let mut found = speeds.filter(|(code, _)| **code == Some(gecmr));
+        found.next().map_or(10, |(_, mbps)| mbps)
     }
 
     /// The link, provided MAC and PHY agree about its speed.
@@ -85,6 +102,11 @@ impl Model {
     /// Time a frame of `len` bytes without FCS takes, with everything around it.
     pub(crate) fn wire_time(&self, len: usize) -> u64 {
         self.bit_time((len.max(MIN_FRAME) as u64 + FCS as u64 + OVERHEAD) * 8)
+    }
+
+    /// Time from the start delimiter of a frame to the end of the gap that follows it.
+    pub(crate) fn after_start(&self, len: usize) -> u64 {
+        self.bit_time((len.max(MIN_FRAME) as u64 + FCS as u64 + GAP) * 8)
     }
 
     /// Level of the AVB_LINK pin.

@@ -25,6 +25,12 @@ pub(crate) struct Faults {
     pub(crate) tx_part_ns: u64,
     /// Time between the parts of one received frame.
     pub(crate) rx_part_ns: u64,
+    /// Requests in GCCR are never performed.
+    pub(crate) gccr_stuck: bool,
+    /// One transmit timestamp in so many is lost; 0 for none.
+    pub(crate) drop_timestamp_every: u32,
+    /// Time from the end of a sent frame to its timestamp.
+    pub(crate) tx_timestamp_ns: u64,
     /// In half duplex every so manieth frame collides once; 0 for none.
     pub(crate) collide_every: u32,
 }

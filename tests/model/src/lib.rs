@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Behavioural model of the Renesas Ethernet AVB family, so far of GbEth (RZ/G2L and relatives).
+//! Behavioural model of the Renesas Ethernet AVB family: GbEth (RZ/G2L and relatives) and EtherAVB
+//! (R-Car Gen2 to Gen4, RZ/V2M).
 //!
 //! Nobody here has the board: the model is written from a compilation of public facts, each with
 //! its source, and the upstream C driver is its acceptance test. Where sources disagree or are
@@ -14,6 +15,8 @@
 //! | [`regs`] | the register table |
 //! | `modes` | operating modes, clock and reset |
 //! | [`dmac`] | descriptor engine, transmit and receive |
+//! | `gptp` | gPTP timer and timestamps |
+//! | [`variant`] | how the members of the family differ |
 //! | [`emac`] | address filter, lengths, checksum trailers, pins |
 //! | [`toe`] | checksum arithmetic |
 //! | [`phy`] | management bus and PHY |
@@ -30,6 +33,7 @@ pub mod dmac;
 pub mod emac;
 mod faults;
 pub mod ffi;
+mod gptp;
 mod host;
 mod inject;
 mod irq;

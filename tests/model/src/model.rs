@@ -4,6 +4,7 @@
 use crate::counters::Counters;
 use crate::dmac::Dmac;
 use crate::faults::Faults;
+use crate::gptp::Gptp;
 use crate::host::Host;
 use crate::modes::{Mode, Modes};
 use crate::phy::{Mdio, Phy, PhyConfig};
@@ -32,6 +33,10 @@ pub(crate) struct Settings {
     pub(crate) rx_status_in_all_parts: bool,
     pub(crate) rx_ring_end_open: bool,
     pub(crate) deliver_errors: bool,
+    pub(crate) control_frames_ptp_only: bool,
+    pub(crate) gptp_clock: Option<u64>,
+    pub(crate) timestamp_fifo: u32,
+    pub(crate) timestamp_fifo_keeps_new: bool,
     pub(crate) toe_trailer_always: bool,
     pub(crate) toe_blocks_config: bool,
     pub(crate) watch: bool,
@@ -56,6 +61,10 @@ impl Default for Settings {
             rx_status_in_all_parts: false,
             rx_ring_end_open: false,
             deliver_errors: false,
+            control_frames_ptp_only: false,
+            gptp_clock: None,
+            timestamp_fifo: 7,
+            timestamp_fifo_keeps_new: false,
             toe_trailer_always: true,
             toe_blocks_config: true,
             watch: false,
@@ -72,6 +81,7 @@ pub struct Model {
     pub(crate) regs: RegisterFile,
     pub(crate) modes: Modes,
     pub(crate) dmac: Dmac,
+    pub(crate) gptp: Gptp,
     pub(crate) mdio: Mdio,
     /// Last seen levels of AVB_LINK and PHY_INT.
     pub(crate) pins: (bool, bool),
@@ -99,6 +109,7 @@ impl Model {
             regs: RegisterFile::new(variant),
             modes: Modes::default(),
             dmac: Dmac::default(),
+            gptp: Gptp::default(),
             mdio: Mdio::new(Phy::new(PhyConfig::default())),
             pins: (false, false),
             irq_levels: 0,
@@ -167,12 +178,16 @@ impl Model {
         self.sample_pins();
         self.try_mode_change(h);
         self.update_irqs(h);
-        let phy = self.mdio.phy().next_deadline().unwrap_or(u64::MAX);
-        let deadline = self.dmac_deadline().min(phy);
+        let deadline = self.next_deadline();
         if deadline != self.deadline {
             self.deadline = deadline;
             h.arm_timer(deadline);
         }
+    }
+
+    fn next_deadline(&self) -> u64 {
+        let phy = self.mdio.phy().next_deadline().unwrap_or(u64::MAX);
+        self.dmac_deadline().min(self.gptp_deadline()).min(phy)
     }
 
     /// The time asked for has come.
@@ -180,14 +195,14 @@ impl Model {
         let now = h.now();
         self.deadline = u64::MAX;
         for _ in 0..MAX_STEPS {
-            let phy = self.mdio.phy().next_deadline().unwrap_or(u64::MAX);
-            let due = self.dmac_deadline().min(phy);
+            let due = self.next_deadline();
             if due > now {
                 break;
             }
             // A step happens at its own time, however late the call: the wire never idles.
             let t = if due == 0 { now } else { due };
             self.mdio.phy_mut().tick(t);
+            self.run_gptp(t);
             self.run_rx(h, t);
             self.run_tx(h, t);
             self.sample_pins();
@@ -232,6 +247,8 @@ impl Model {
             reg::CIAR0 => self.dmac.incremental_address(index.into()),
             reg::UFCD0 => 0,
             reg::TCCR => self.regs.get(offset) | self.dmac.tx.requests(),
+            reg::TSR => self.read_tsr(),
+            reg::TFA0 => self.read_tfa(index),
             reg::EIS => self.read_eis(),
             reg::ISS => self.read_iss(),
             reg::PIR => self.read_pir(h),
@@ -288,6 +305,10 @@ impl Model {
             Access::ReadWrite => self.write_plain(h, offset, masked),
             Access::WriteZeroClears => self.regs.set(offset, old & value),
             Access::WriteOneClears => self.regs.set(offset, old & !masked),
+            Access::Sets(target) => {
+                self.regs.raise(target, masked);
+            }
+            Access::Clears(target) => self.regs.set(target, self.regs.get(target) & !masked),
             Access::Counter if !self.counters_clear_on_read() => self.regs.set(offset, 0),
             Access::Counter => (),
         }
@@ -330,7 +351,9 @@ impl Model {
         match offset {
             reg::CCC => self.write_ccc(h, value),
             reg::DLR => self.write_dlr(value),
-            reg::TCCR => self.ring_doorbell(h, value),
+            reg::TCCR => self.write_tccr(h, value),
+            reg::GCCR => self.write_gccr(h, value),
+            reg::SFL => self.load_stream_filter(value),
             reg::PIR => self.write_pir(h, value),
             _ if (reg::UFCD0..reg::UFCD0 + 20).contains(&offset) => {
                 self.write_ufcd((offset - reg::UFCD0) / 4, value);

@@ -92,10 +92,18 @@ impl Model {
 
     pub(crate) fn write_ccc(&mut self, h: &mut dyn Host, value: u32) {
         let target = Mode::of(value);
-        self.regs.set(reg::CCC, value);
+        let old = self.regs.get(reg::CCC);
+        let together = bit::CCC_GAC | bit::CCC_CSEL;
         if target == self.modes.target {
+            if self.variant.gac && (old ^ value) & together != 0 {
+                self.broken(h, Rule::GacWithoutMode, &format!("CCC = {value:#x}"));
+                self.regs.set(reg::CCC, value & !together | old & together);
+            } else {
+                self.regs.set(reg::CCC, value);
+            }
             return;
         }
+        self.regs.set(reg::CCC, value);
         let skips = matches!(
             (self.modes.target, target),
             (Mode::Reset, Mode::Operation) | (Mode::Standby, Mode::Operation)
@@ -151,6 +159,7 @@ impl Model {
             Mode::Operation => self.start_dma(h),
             Mode::Config | Mode::Standby => (),
         }
+        self.update_gptp(h.now());
     }
 
     /// What RESET mode and the reset line do to the registers (A for MAHR and MALR).
@@ -193,6 +202,7 @@ impl Model {
                 ClockOff::Keep => (),
             }
         }
+        self.update_gptp(h.now());
         self.settle(h);
     }
 

@@ -180,7 +180,7 @@ macro_rules! action {
 #[rustfmt::skip]
 pub static TABLE: &[Property] = &[
     Property {
-        name: "variant", description: "Member of the family: gbeth", at_runtime: false,
+        name: "variant", description: "Member of the family: gbeth, gen2, gen3, gen4 or rzv2m", at_runtime: false,
         get: |m| m.variant.name.to_owned(),
         set: Some(|m, _, text| {
             let found = VARIANTS.iter().find(|variant| variant.name == text);
@@ -252,6 +252,41 @@ pub static TABLE: &[Property] = &[
           "Received frames carry the checksum trailer even if CSR2 is 0 (A)"),
     flag!("toe-blocks-config", true, settings.toe_blocks_config,
           "OPERATION is left only while CSR0.TPE and CSR0.RPE are set (K-ml)"),
+    flag!("control-frames-ptp-only", true, settings.control_frames_ptp_only,
+          "Network control frames are PTP only, not MRP (A)"),
+    // gPTP.
+    Property {
+        name: "gptp-clock", description: "Rate of the clock of the gPTP timer in Hz",
+        at_runtime: false,
+        get: |m| m.gptp_clock().to_string(),
+        set: Some(|m, _, text| {
+            m.settings.gptp_clock = Some(parse_number(text)?);
+            Ok(())
+        }),
+    },
+    number!("timestamp-fifo", true, settings.timestamp_fifo, parse_u32,
+            "Entries of the transmit timestamp FIFO (A)"),
+    flag!("timestamp-fifo-keeps-new", true, settings.timestamp_fifo_keeps_new,
+          "A full timestamp FIFO loses its oldest entry instead of the new one (A)"),
+    Property {
+        name: "gccr-stuck", description: "Requests in GCCR are never performed",
+        at_runtime: true,
+        get: |m| switch(m.faults.gccr_stuck),
+        set: Some(|m, h, text| {
+            m.faults.gccr_stuck = parse_switch(text)?;
+            m.perform_gccr(h.now());
+            m.settle(h);
+            Ok(())
+        }),
+    },
+    number!("tx-drop-timestamp", true, faults.drop_timestamp_every, parse_u32,
+            "One transmit timestamp in so many is lost; 0 for none"),
+    number!("tx-timestamp-ns", true, faults.tx_timestamp_ns, parse_number,
+            "Time from the end of a sent frame to its timestamp"),
+    action!("external-event", "Any value: an edge on the gPTP capture pin", |m, h, _| {
+        m.external_event(h);
+        Ok(())
+    }),
     // PHY and link.
     Property {
         name: "phy-present", description: "There is a PHY on the management bus",

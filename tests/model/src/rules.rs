@@ -40,6 +40,8 @@ rules! {
     ClockOffInOperation = "clock-off-in-operation",
     /// A mode change that skips CONFIG (A).
     ModeTransition = "mode-transition",
+    /// CCC.GAC or CSEL was changed without a change of mode (K-drv); they keep their value (A).
+    GacWithoutMode = "gac-without-mode",
     /// A transmit request outside OPERATION mode (K-ml 6f32c0866020); it is lost.
     DoorbellOutsideOperation = "doorbell-outside-operation",
     /// A transmit request for a queue the device or the descriptor base table does not have.

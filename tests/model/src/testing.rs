@@ -150,10 +150,16 @@ impl Default for Machine {
 impl Machine {
     /// A machine with 1 MiB of memory and a GbEth, its clock on and its reset released.
     pub fn new() -> Self {
+        Self::of("gbeth")
+    }
+
+    /// The same with another member of the family; panics if there is none of this name.
+    pub fn of(variant: &str) -> Self {
         let mut machine = Self {
             model: Model::new(),
             host: Memory::new(1 << 20),
         };
+        machine.set("variant", variant);
         machine.model.attached(&mut machine.host);
         machine.model.set_reset(&mut machine.host, false);
         machine.model.set_clock(&mut machine.host, true);

@@ -4,16 +4,32 @@
 mod common;
 
 use common::*;
-use ravb_model::regs::{bit, reg, Access, When, TABLE};
+use ravb_model::regs::{bit, reg, Access, Register, When, TABLE};
 use ravb_model::rules::Rule;
 use ravb_model::testing::Machine;
-use ravb_model::variant::VARIANTS;
+use ravb_model::variant::{Variant, VARIANTS};
 
 /// A machine in CONFIG mode.
 fn config() -> Machine {
-    let mut m = Machine::new();
+    config_of("gbeth")
+}
+
+fn config_of(variant: &str) -> Machine {
+    let mut m = Machine::of(variant);
     m.write(reg::CCC, 1);
+    if variant == "gbeth" {
+        m.write(reg::CXR35, 0);
+    }
     m
+}
+
+/// Every register of every variant.
+fn every_register() -> impl Iterator<Item = (&'static str, &'static Register)> {
+    let registers = |variant: &'static Variant| {
+        let registers = TABLE.iter().filter(|r| r.on.intersects(variant.set));
+        registers.map(move |register| (variant.name, register))
+    };
+    VARIANTS.iter().flat_map(move |variant| registers(variant))
 }
 
 #[test]
@@ -66,39 +82,73 @@ const SPECIAL: &[u16] = &[
     reg::TCCR,
     reg::PIR,
     reg::UFCD0,
+    reg::SFL,
+    reg::GCCR,
     reg::CSR0,
 ];
 
 #[test]
 fn plain_registers_keep_their_writable_bits() {
-    for r in TABLE.iter().filter(|r| r.access == Access::ReadWrite) {
+    for (variant, r) in every_register().filter(|(_, r)| r.access == Access::ReadWrite) {
         if SPECIAL.contains(&r.offset) {
             continue;
         }
-        let mut m = config();
-        m.write(reg::CXR35, 0);
+        let mut m = config_of(variant);
         for n in 0..r.count {
             m.write(r.offset + 4 * n, r.writable);
-            assert_eq!(m.read(r.offset + 4 * n), r.writable, "{}{n}", r.name);
+            assert_eq!(
+                m.read(r.offset + 4 * n),
+                r.writable,
+                "{variant} {}{n}",
+                r.name
+            );
         }
         assert_clean(&m);
         m.write(r.offset, 0);
-        assert_eq!(m.read(r.offset), 0, "{}", r.name);
+        assert_eq!(m.read(r.offset), 0, "{variant} {}", r.name);
     }
 }
 
 #[test]
 fn reserved_bits_are_reported_and_lost() {
-    for r in TABLE.iter().filter(|r| r.reserved() != 0) {
-        let mut m = config();
-        m.write(reg::CXR35, 0);
+    for (variant, r) in every_register().filter(|(_, r)| r.reserved() != 0) {
+        let mut m = config_of(variant);
         let value = 1 << r.reserved().trailing_zeros();
         m.write(r.offset, value);
-        assert_eq!(m.model.violations(Rule::ReservedBit), 1, "{}", r.name);
+        assert_eq!(
+            m.model.violations(Rule::ReservedBit),
+            1,
+            "{variant} {}",
+            r.name
+        );
         let log = m.json("violation-log").to_string();
         let (name, value) = (r.name, format!("{value:#x}"));
         assert!(log.contains(name) && log.contains(&value), "{log}");
         assert_eq!(m.host.log.len(), 1);
+    }
+}
+
+#[test]
+fn registers_that_set_and_clear_bits_of_others() {
+    for (variant, r) in every_register() {
+        let (target, set) = match r.access {
+            Access::Sets(target) => (target, true),
+            Access::Clears(target) => (target, false),
+            _ => continue,
+        };
+        let mut m = config_of(variant);
+        let some = r.writable & 0x5555_5555;
+        let before = if set {
+            some << 1 & r.writable
+        } else {
+            r.writable
+        };
+        m.write(target, before);
+        m.write(r.offset, some);
+        let expected = if set { before | some } else { before & !some };
+        assert_eq!(m.read(target), expected, "{variant} {}", r.name);
+        assert_eq!(m.read(r.offset), 0, "{variant} {}", r.name);
+        assert_clean(&m);
     }
 }
 
@@ -115,40 +165,37 @@ fn masks_of_the_c_driver_pass() {
 
 #[test]
 fn read_only_registers() {
-    let mut m = config();
-    for r in TABLE.iter().filter(|r| r.access == Access::ReadOnly) {
+    for (variant, r) in every_register().filter(|(_, r)| r.access == Access::ReadOnly) {
+        let mut m = config_of(variant);
         let before = m.read(r.offset);
         m.write(r.offset, !before);
-        assert_eq!(m.read(r.offset), before, "{}", r.name);
+        assert_eq!(m.read(r.offset), before, "{variant} {}", r.name);
+        assert_eq!(m.model.violations(Rule::ReadOnlyWrite), 1);
     }
-    let n = TABLE
-        .iter()
-        .filter(|r| r.access == Access::ReadOnly)
-        .count();
-    assert_eq!(m.model.violations(Rule::ReadOnlyWrite), n as u64);
 }
 
 #[test]
 fn dmac_setup_belongs_in_config_mode() {
-    for r in TABLE.iter().filter(|r| r.when == When::Config) {
-        let mut m = running();
+    for (variant, r) in every_register().filter(|(_, r)| r.when == When::Config) {
+        let mut m = config_of(variant);
+        m.write(reg::CCC, 2);
         let before = m.read(r.offset);
         m.write(r.offset, before ^ r.writable);
-        assert_eq!(m.read(r.offset), before, "{}", r.name);
+        assert_eq!(m.read(r.offset), before, "{variant} {}", r.name);
         assert_eq!(m.model.violations(Rule::WrongModeWrite), 1, "{}", r.name);
     }
 }
 
 #[test]
 fn reset_mode_takes_nothing_but_ccc() {
-    for r in TABLE
-        .iter()
-        .filter(|r| r.when == When::Running && r.writable != 0)
-    {
-        let mut m = Machine::new();
+    for (variant, r) in every_register() {
+        if r.when != When::Running || r.writable == 0 {
+            continue;
+        }
+        let mut m = Machine::of(variant);
         let before = m.read(r.offset);
         m.write(r.offset, r.writable);
-        assert_eq!(m.read(r.offset), before, "{}", r.name);
+        assert_eq!(m.read(r.offset), before, "{variant} {}", r.name);
         assert_eq!(m.model.violations(Rule::WrongModeWrite), 1, "{}", r.name);
     }
 }
@@ -187,7 +234,8 @@ fn what_is_not_there_reads_zero_and_is_reported() {
 
 #[test]
 fn cxr35_comes_first() {
-    let mut m = config();
+    let mut m = Machine::new();
+    m.write(reg::CCC, 1);
     // The management pins are no E-MAC set-up.
     m.write(reg::PIR, 1);
     assert_clean(&m);

@@ -10,6 +10,8 @@ pub const DIE_DT: u64 = 3;
 pub const DS_MASK: u16 = 0x0fff;
 /// RX: the frame was truncated to RTC.MFL.
 pub const RX_TR: u16 = 1 << 12;
+/// TX: a timestamp is asked for (third byte).
+const TX_TSR: u8 = 1 << 6;
 /// RX: the frame is incomplete.
 pub const RX_EI: u16 = 1 << 13;
 
@@ -122,6 +124,13 @@ impl Descriptor {
     /// Size in bytes.
     pub const fn size(&self) -> usize {
         (u16::from_le_bytes([self.bytes[0], self.bytes[1]]) & DS_MASK) as usize
+    }
+    /// TX: tag of the timestamp asked for (TSR), if one is.
+    pub const fn timestamp_tag(&self) -> Option<u16> {
+        if self.bytes[2] & TX_TSR == 0 {
+            return None;
+        }
+        Some((self.bytes[1] >> 4) as u16 | ((self.bytes[2] & 0x3f) as u16) << 4)
     }
     /// Address of the buffer, or of the next descriptor.
     pub const fn pointer(&self) -> u64 {

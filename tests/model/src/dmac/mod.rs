@@ -7,6 +7,7 @@
 //! under QEMU's instruction counter repeat. Register writes only let such a step be scheduled.
 
 pub mod descriptor;
+mod filter;
 mod rx;
 mod tx;
 
@@ -28,6 +29,8 @@ const MAX_LINKS: usize = 16;
 const MAX_PARTS: usize = 4096;
 /// Size of an entry of the descriptor base address table, and of the common descriptor format.
 pub(crate) const ENTRY: u64 = 8;
+/// Size of an extended receive descriptor.
+const EXTENDED: u64 = 20;
 
 /// Why the engine cannot go on with a queue (ESR.ET; K-qnx).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +129,18 @@ impl Model {
         }
     }
 
-    /// Bytes from one descriptor of a queue to the next.
-    pub(crate) fn stride(&self, _queue: usize) -> u64 {
-        ENTRY
+    /// Bytes from one descriptor of a queue to the next: extended ones carry a timestamp. Queue 1
+    /// has the format of queue 0 (A: the C driver uses one size for both).
+    pub(crate) fn stride(&self, queue: usize) -> u64 {
+        let extended = match queue.checked_sub(RX_QUEUE_OFFSET) {
+            None => 0,
+            Some(0 | 1) => bit::RCR_ETS0,
+            Some(_) => bit::RCR_ETS2,
+        };
+        match self.variant.gptp && self.regs.get(reg::RCR) & extended != 0 {
+            true => EXTENDED,
+            false => ENTRY,
+        }
     }
 
     /// Address of the descriptor after `descriptor`, or of the first one if that was in the table.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::descriptor::{Descriptor, Kind, DS_MASK, RX_EI, RX_TR};
-use super::{QueueError, MAX_PARTS};
+use super::{QueueError, ENTRY, MAX_PARTS};
 use crate::emac::msc;
 use crate::host::{BusError, Host};
 use crate::model::{Model, Settings};
@@ -59,6 +59,8 @@ struct Stored {
     frame_len: usize,
     status: u8,
     truncated: bool,
+    /// Adjusted gPTP time of its start delimiter.
+    timestamp: u128,
 }
 
 /// A frame of which some parts are in memory.
@@ -209,6 +211,10 @@ impl Model {
 
     /// The last bit of a frame has arrived at the MAC.
     fn arrive(&mut self, t: u64, arrival: Arrival) {
+        if self.usable_link().is_some() && self.detect_magic(&arrival.frame) {
+            self.counters.drops.disabled += 1;
+            return;
+        }
         if !self.operating() || self.regs.get(reg::ECMR) & bit::ECMR_RE == 0 {
             self.counters.drops.disabled += 1;
             return;
@@ -235,26 +241,27 @@ impl Model {
         }
         let limit = self.regs.get(reg::RFLR).max(1518) as usize - crate::emac::FCS;
         frame.truncate(limit);
-        self.take_in(&frame, arrival.status.unwrap_or(seen));
+        let start = t.saturating_sub(self.after_start(arrival.frame.len()));
+        self.take_in(&frame, start, arrival.status.unwrap_or(seen));
     }
 
     /// CCC.LBME: a frame turns round inside the DMAC (A: as received, without the filter).
     pub(super) fn loop_back(&mut self, h: &mut dyn Host, t: u64, frame: &[u8]) {
         let multicast = frame.first().is_some_and(|byte| byte & 1 != 0);
-        self.take_in(frame, if multicast { msc::MULTICAST } else { 0 });
+        self.take_in(frame, t, if multicast { msc::MULTICAST } else { 0 });
         self.store_frames(h, t);
     }
 
-    /// From the MAC into the FIFO.
-    fn take_in(&mut self, frame: &[u8], status: u8) {
+    /// From the MAC into the FIFO. The frame began at virtual time `start`.
+    fn take_in(&mut self, frame: &[u8], start: u64, status: u8) {
         let error = status & msc::ERRORS != 0;
         let effs = self.variant.error_frames && self.regs.get(reg::RCR) & bit::RCR_EFFS != 0;
         if error && !effs && !self.settings.deliver_errors {
             self.counters.drops.error += 1;
             return;
         }
-        // GbEth has one queue. RQC.TSEL chooses between the two limits (K-qnx).
-        let queue = 0;
+        let queue = self.rx_queue(frame);
+        // RQC.TSEL chooses between the two limits (K-qnx).
         let rtc = self.regs.get(reg::RTC);
         let mfl = if self.rqc(queue) & 0xc == 0 {
             rtc
@@ -276,6 +283,7 @@ impl Model {
             frame_len,
             status,
             truncated,
+            timestamp: self.adjusted_time(start),
         });
     }
 
@@ -412,7 +420,8 @@ impl Model {
         storing.done += size;
         storing.parts += 1;
         let status = storing.verdict(size, complete || cut, cut, &self.settings);
-        self.give_back(h, queue, &descriptor, status, kind)
+        self.store_timestamp(h, queue, &descriptor, storing.frame.timestamp)
+            .and_then(|()| self.give_back(h, queue, &descriptor, status, kind))
             .map_err(|_| Lost::Error(QueueError::WriteDescriptor))?;
         self.dmac.current[queue] = next;
         self.watch.consumed(descriptor.addr);
@@ -421,6 +430,24 @@ impl Model {
             (false, true) => Part::Cut,
             (false, false) => Part::More,
         })
+    }
+
+    /// Fills the second half of an extended descriptor, before the type hands it over.
+    fn store_timestamp(
+        &mut self,
+        h: &mut dyn Host,
+        queue: usize,
+        descriptor: &Descriptor,
+        timestamp: u128,
+    ) -> Result<(), BusError> {
+        if self.stride(queue) == ENTRY {
+            return Ok(());
+        }
+        let bytes = crate::gptp::words(timestamp).map(u32::to_le_bytes).concat();
+        let addr = descriptor.addr + ENTRY;
+        self.counters.engine[queue].count(ENTRY, true);
+        self.watch.engine_stores(addr, &bytes);
+        h.dma_write(addr, &bytes)
     }
 
     /// Writes a descriptor back as RQC.RSM asks, the type last.

@@ -27,6 +27,8 @@ struct Outgoing {
     queue: usize,
     frame: Vec<u8>,
     parts: VecDeque<Part>,
+    /// Tag of the timestamp asked for.
+    tag: Option<u16>,
 }
 
 #[derive(Debug, Default)]
@@ -145,7 +147,16 @@ impl Model {
     }
 
     /// Write to TCCR.
-    pub(crate) fn ring_doorbell(&mut self, h: &mut dyn Host, requests: u32) {
+    pub(crate) fn write_tccr(&mut self, h: &mut dyn Host, value: u32) {
+        self.regs
+            .set(reg::TCCR, value & (bit::TCCR_TFEN | bit::TCCR_MFEN));
+        if value & bit::TCCR_TFR != 0 {
+            self.release_timestamp();
+        }
+        self.ring_doorbell(h, value);
+    }
+
+    fn ring_doorbell(&mut self, h: &mut dyn Host, requests: u32) {
         let requests = requests & bit::TCCR_TSRQ;
         if requests == 0 {
             return;
@@ -257,6 +268,10 @@ impl Model {
             }
             self.counters.tx_lost += 1;
         }
+        if let Some(tag) = out.tag {
+            let start = t - self.after_start(out.frame.len());
+            self.stamp_transmission(tag, start, t);
+        }
         self.counters.frames[out.queue] += 1;
         self.counters.bytes[out.queue] += out.frame.len() as u64;
         self.dmac
@@ -367,6 +382,7 @@ impl Model {
         let mut addr = self.dmac.current[q];
         let mut frame = Vec::new();
         let mut parts = VecDeque::new();
+        let mut tag = None;
         while parts.len() < MAX_PARTS {
             let descriptor = match self.follow_links(h, q, addr) {
                 Ok(descriptor) => descriptor,
@@ -401,6 +417,7 @@ impl Model {
                 addr: descriptor.addr,
                 interrupt: descriptor.interrupt(),
             });
+            tag = descriptor.timestamp_tag().or(tag);
             addr = self.successor(q, &descriptor);
             if matches!(kind, Kind::Single | Kind::End) {
                 return Fetched::Frame(
@@ -408,6 +425,7 @@ impl Model {
                         queue: q,
                         frame,
                         parts,
+                        tag,
                     },
                     addr,
                 );

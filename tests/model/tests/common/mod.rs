@@ -204,3 +204,84 @@ pub(crate) fn mdio_write(m: &mut Machine, phy: u32, register: u32, value: u16) {
     mdio_bits(m, 0b0101 << 10 | phy << 5 | register, 14);
     mdio_bits(m, 0b10 << 16 | u32::from(value), 18);
 }
+
+/// Extended receive ring of queue `q`, 8 descriptors of 20 bytes and a link.
+pub(crate) fn extended_ring(q: u64) -> u64 {
+    Memory::BASE + 0x4000 + 0x400 * q
+}
+
+/// Descriptor `i` of the extended ring of queue `q`.
+pub(crate) fn extended(q: u64, i: u64) -> u64 {
+    extended_ring(q) + 20 * i
+}
+
+/// Buffer of descriptor `i` of queue `q`.
+pub(crate) fn extended_buffer(q: u64, i: u64) -> u64 {
+    Memory::BASE + 0x4_0000 + 0x8000 * q + 0x1000 * i
+}
+
+/// TX ring of queue `q` of the variants with several, 8 descriptors and a link.
+pub(crate) fn tx_ring(q: u64) -> u64 {
+    Memory::BASE + 0x3000 + 0x400 * q
+}
+
+/// An EtherAVB in OPERATION with a gigabit link, its rings for TX queues 0 to 3 and RX queues 0 to
+/// 3, set up as the upstream driver does; `prepare` runs in CONFIG.
+pub(crate) fn etheravb(variant: &str, prepare: impl FnOnce(&mut Machine)) -> Machine {
+    let mut m = Machine::of(variant);
+    for entry in 0..22 {
+        put(&mut m, DBAT + 8 * entry, 0, EOS, 0);
+    }
+    for q in 0..4 {
+        put(&mut m, DBAT + 8 * q, 0, LINKFIX, tx_ring(q));
+        put(&mut m, DBAT + 32 + 8 * q, 0, LINKFIX, extended_ring(q));
+        for i in 0..RING {
+            put(&mut m, tx_ring(q) + 8 * i, 0, EEMPTY, 0);
+            put(
+                &mut m,
+                extended(q, i),
+                RX_SIZE,
+                FEMPTY,
+                extended_buffer(q, i),
+            );
+        }
+        put(&mut m, tx_ring(q) + 8 * RING, 0, LINKFIX, tx_ring(q));
+        put(&mut m, extended(q, RING), 0, LINKFIX, extended_ring(q));
+    }
+    m.run(200_000_000);
+    let (gac, multi) = match variant {
+        "gen3" | "gen4" => (bit::CCC_GAC | 1 << 16, true),
+        "rzv2m" => (0, true),
+        _ => (0, false),
+    };
+    m.write(reg::CCC, 1 | gac);
+    if gac == 0 {
+        m.write(reg::CCC, 1 | 1 << 16);
+    }
+    m.write(reg::DBAT, DBAT as u32);
+    m.write(reg::RCR, 0x1800_003f);
+    m.write(reg::TGC, 0x0011_2210);
+    m.write(reg::TCCR, bit::TCCR_TFEN);
+    if multi {
+        m.write(reg::DIL, 0);
+        m.write(reg::CIE, bit::CIE_CRIE | bit::CIE_CTIE | bit::CIE_CL0M);
+    }
+    m.write(reg::RIC0, 3);
+    m.write(reg::RIC2, 0x8000_0003);
+    m.write(reg::TIC, 0x103);
+    prepare(&mut m);
+    let ccc = m.read(reg::CCC);
+    m.write(reg::CCC, ccc & !3 | 2);
+    m.write(reg::RFLR, 2052);
+    let ecmr = 0x0008_0000 | bit::ECMR_DM | bit::ECMR_TE | bit::ECMR_RE | bit::ECMR_RCSC;
+    m.write(reg::ECMR, ecmr);
+    m.write(reg::GECMR, 1);
+    m.write(reg::MAHR, 0x0200_0000);
+    m.write(reg::MALR, 0x11);
+    m.write(reg::ECSR, 3);
+    m.write(reg::ECSIPR, 7);
+    m.write(reg::GTI, 5 << 20);
+    let gccr = m.read(reg::GCCR);
+    m.write(reg::GCCR, gccr | bit::GCCR_LTI);
+    m
+}

@@ -125,12 +125,14 @@ fn with_entry(text: &str, entry: &str) -> Result<String> {
     };
     let mut paragraphs: Vec<&str> = text.trim_end().split("\n\n").collect();
     paragraphs.retain(|paragraph| paragraph.lines().next() != Some(title));
-    let place = paragraphs.iter().position(|paragraph| {
-        is_entry(paragraph) && paragraph.lines().next().is_some_and(|name| name > title)
-    });
-    match place {
-        Some(place) => paragraphs.insert(place, entry),
-        None => bail!("it has no entry after {title:?}"),
+    // The file is not sorted throughout, so look for the closest neighbour.
+    let name = |place: usize| paragraphs[place].lines().next();
+    let before = (0..paragraphs.len())
+        .filter(|&place| is_entry(paragraphs[place]) && name(place) < Some(title))
+        .max_by_key(|&place| name(place));
+    match before {
+        Some(place) => paragraphs.insert(place + 1, entry),
+        None => bail!("it has no entry before {title:?}"),
     }
     Ok(format!("{}\n", paragraphs.join("\n\n")))
 }

@@ -43,8 +43,4 @@ impl Operations for Ravb<'_> {
             *value = counter;
         }
     }
-
-    fn message_level<'a>(dev: &'a mut Locked<'_, Self>) -> &'a mut u32 {
-        &mut dev.state().message_level
-    }
 }

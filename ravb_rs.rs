@@ -107,7 +107,6 @@ struct Ravb<'bound> {
 /// What RTNL protects.
 struct State<'bound> {
     ring_sizes: RingSizes,
-    message_level: u32,
     /// Present while the interface is up.
     open: Option<Open<'bound>>,
 }
@@ -180,7 +179,7 @@ impl<'bound> DataPath<'bound> {
         }
 
         dev.install_tx_queue(ravb_desc::BE as u16, tx);
-        dev.start_tx();
+        dev.wake_tx();
         Ok(this)
     }
 
@@ -509,7 +508,6 @@ impl RavbDriver {
             }? Error),
             State {
                 ring_sizes: DEFAULT_RING_SIZES,
-                message_level: 0,
                 open: None,
             },
         )
@@ -547,6 +545,21 @@ impl platform::Driver for RavbDriver {
     }
 }
 
+/// Makes the device work after a suspend, or after an attempt of one.
+fn wake_up<'bound>(
+    dev: &'bound platform::Device<Bound>,
+    netdev: &mut Locked<'_, Ravb<'bound>>,
+) -> Result {
+    netdev.hw.reset().deassert()?;
+    pm::force_resume(dev.as_ref())?;
+    if netdev.is_running() {
+        let open = Open::start(netdev)?;
+        netdev.state().open = Some(open);
+        netdev.attach();
+    }
+    Ok(())
+}
+
 impl SystemOps for RavbDriver {
     const DMA_MASK: DmaMask = DmaMask::new::<32>();
 
@@ -559,23 +572,19 @@ impl SystemOps for RavbDriver {
             netdev.detach();
             open.stop(&mut netdev);
         }
-        pm::force_suspend(dev.as_ref())?;
-        data.netdev.hw.reset().assert()
+        let result = pm::force_suspend(dev.as_ref()).and_then(|()| data.netdev.hw.reset().assert());
+        if result.is_err() {
+            // The system stays awake, and nobody will ask to resume.
+            let _ = wake_up(dev, &mut netdev);
+        }
+        result
     }
 
     fn resume<'bound>(
         dev: &'bound platform::Device<Bound>,
         data: Pin<&Self::Data<'bound>>,
     ) -> Result {
-        let mut netdev = data.netdev.lock();
-        data.netdev.hw.reset().deassert()?;
-        pm::force_resume(dev.as_ref())?;
-        if netdev.is_running() {
-            let open = Open::start(&mut netdev)?;
-            netdev.state().open = Some(open);
-            netdev.attach();
-        }
-        Ok(())
+        wake_up(dev, &mut data.netdev.lock())
     }
 
     fn shutdown<'bound>(_dev: &'bound platform::Device<Bound>, data: Pin<&Self::Data<'bound>>) {

@@ -9,9 +9,9 @@ bool ravb_helper_netif_running(const struct net_device *dev)
 	return netif_running(dev);
 }
 
-void ravb_helper_netif_tx_start_all_queues(struct net_device *dev)
+void ravb_helper_netif_tx_wake_all_queues(struct net_device *dev)
 {
-	netif_tx_start_all_queues(dev);
+	netif_tx_wake_all_queues(dev);
 }
 
 void ravb_helper_netif_tx_disable(struct net_device *dev)

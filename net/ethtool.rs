@@ -59,9 +59,6 @@ pub(crate) trait Operations: netdev::Operations {
 
     /// Fills in the statistics, one for each name.
     fn statistics(dev: &mut Locked<'_, Self>, values: &mut [u64]);
-
-    /// The message level bits.
-    fn message_level<'a>(dev: &'a mut Locked<'_, Self>) -> &'a mut u32;
 }
 
 /// The callbacks of the core.
@@ -74,8 +71,6 @@ impl<T: Operations> Adapter<T> {
         set_link_ksettings: Some(bindings::phy_ethtool_set_link_ksettings),
         nway_reset: Some(bindings::phy_ethtool_nway_reset),
         get_ts_info: Some(bindings::ethtool_op_get_ts_info),
-        get_msglevel: Some(Self::get_msglevel),
-        set_msglevel: Some(Self::set_msglevel),
         get_ringparam: Some(Self::get_ringparam),
         set_ringparam: Some(Self::set_ringparam),
         get_sset_count: Some(Self::get_sset_count),
@@ -86,23 +81,8 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// Called by the core with RTNL held, for a device of type `T`, as all callbacks here.
-    unsafe extern "C" fn get_msglevel(dev: *mut bindings::net_device) -> u32 {
-        // SAFETY: As the core promises.
-        *T::message_level(&mut unsafe { Locked::<T>::assume(dev) })
-    }
-
-    /// # Safety
-    ///
-    /// As [`Self::get_msglevel`].
-    unsafe extern "C" fn set_msglevel(dev: *mut bindings::net_device, level: u32) {
-        // SAFETY: As the core promises.
-        *T::message_level(&mut unsafe { Locked::<T>::assume(dev) }) = level;
-    }
-
-    /// # Safety
-    ///
-    /// As [`Self::get_msglevel`], and `ring` is to be filled.
+    /// Called by the core with RTNL held, for a device of type `T`, as all callbacks here; `ring` is to
+    /// be filled.
     unsafe extern "C" fn get_ringparam(
         dev: *mut bindings::net_device,
         ring: *mut bindings::ethtool_ringparam,
@@ -120,7 +100,7 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// As [`Self::get_msglevel`], and `ring` is what the user asked for.
+    /// As [`Self::get_ringparam`], and `ring` is what the user asked for.
     unsafe extern "C" fn set_ringparam(
         dev: *mut bindings::net_device,
         ring: *mut bindings::ethtool_ringparam,
@@ -139,7 +119,7 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// As [`Self::get_msglevel`].
+    /// As [`Self::get_ringparam`].
     unsafe extern "C" fn get_sset_count(_dev: *mut bindings::net_device, set: c_int) -> c_int {
         if set.unsigned_abs() == bindings::ethtool_stringset::ETH_SS_STATS {
             T::STATISTICS.len() as c_int
@@ -150,7 +130,7 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// As [`Self::get_msglevel`], and `names` has room for as many as `get_sset_count` said.
+    /// As [`Self::get_ringparam`], and `names` has room for as many as `get_sset_count` said.
     unsafe extern "C" fn get_strings(_dev: *mut bindings::net_device, set: u32, names: *mut u8) {
         if set != bindings::ethtool_stringset::ETH_SS_STATS {
             return;
@@ -164,7 +144,7 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// As [`Self::get_msglevel`], and `values` has room for as many as `get_sset_count` said.
+    /// As [`Self::get_ringparam`], and `values` has room for as many as `get_sset_count` said.
     unsafe extern "C" fn get_ethtool_stats(
         dev: *mut bindings::net_device,
         _stats: *mut bindings::ethtool_stats,

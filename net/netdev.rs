@@ -249,7 +249,8 @@ impl<T: Operations> Deref for Locked<'_, T> {
 impl<'a, T: Operations> Locked<'a, T> {
     /// # Safety
     ///
-    /// RTNL must be held, and there must be no other `Locked` of `dev`, as long as the result lives.
+    /// RTNL must be held as long as the result lives. Should the core have been called with another
+    /// `Locked` of `dev`, that one must not be used meanwhile.
     pub(super) unsafe fn assume(dev: *mut bindings::net_device) -> Self {
         Self {
             // SAFETY: As the caller promises.
@@ -287,7 +288,7 @@ impl<'a, T: Operations> Locked<'a, T> {
         unsafe { bindings::ravb_helper_netif_running(self.dev.as_raw()) }
     }
 
-    /// Lets transmit queue `index` use `queue`; it is to be started by [`Locked::start_tx`].
+    /// Lets transmit queue `index` use `queue`; it is to be started by [`Locked::wake_tx`].
     pub(crate) fn install_tx_queue(&mut self, index: u16, queue: T::TxQueue) {
         let (Some(txq), Some(slot)) = (
             self.dev.tx_queue(index),
@@ -306,10 +307,10 @@ impl<'a, T: Operations> Locked<'a, T> {
         drop(old);
     }
 
-    /// Lets the core transmit.
-    pub(crate) fn start_tx(&mut self) {
+    /// Lets the core transmit, also what waited while the queues were stopped.
+    pub(crate) fn wake_tx(&mut self) {
         // SAFETY: The device is valid.
-        unsafe { bindings::ravb_helper_netif_tx_start_all_queues(self.dev.as_raw()) };
+        unsafe { bindings::ravb_helper_netif_tx_wake_all_queues(self.dev.as_raw()) };
     }
 
     /// Stops transmission, waits until nobody transmits, and drops all transmit queues.

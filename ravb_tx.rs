@@ -64,6 +64,12 @@ struct Frame<'bound> {
     bytes: u32,
 }
 
+/// The first slot of a frame, still to be handed over.
+struct FirstSlot {
+    slot: u32,
+    word: u32,
+}
+
 /// The side of a transmit queue that queues frames.
 pub(crate) struct TxQueue<'bound> {
     ring: Arc<TxRing>,
@@ -126,13 +132,17 @@ impl<'bound> TxQueue<'bound> {
         skb.tx_timestamp();
 
         let bytes = skb.len();
-        if let Err(skb) = self.queue(skb) {
-            return self.lose(txq, skb, drop_reason::SKB_DROP_REASON_NOMEM);
-        }
-        self.unannounced = true;
-        // Before the limits are told, because they say what a stopped queue means for the doorbell.
+        let first = match self.queue(skb) {
+            Ok(first) => first,
+            Err(skb) => return self.lose(txq, skb, drop_reason::SKB_DROP_REASON_NOMEM),
+        };
+        // The limits must know of the frame before it can be completed. They say what a stopped
+        // queue means for the doorbell, so that it is stopped before they are asked.
         self.stop_if_full(txq);
-        if txq.sent(bytes) {
+        let announce = txq.sent(bytes);
+        self.ring.hand_over(first.slot, first.word);
+        self.unannounced = true;
+        if announce {
             self.announce();
         }
         Xmit::Ok
@@ -154,8 +164,12 @@ impl<'bound> TxQueue<'bound> {
         Ok(())
     }
 
-    /// Puts the frame into the ring; gives it back if it cannot be mapped.
-    fn queue(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
+    /// Puts the frame into the ring, all but its first slot handed over; gives it back if it cannot
+    /// be mapped.
+    ///
+    /// From here on [`TxReclaim::poll`] finds the frame. Its last slot does not look transmitted,
+    /// and will not before the first slot is handed over, because the hardware stops there.
+    fn queue(&mut self, skb: SkBuff) -> Result<FirstSlot, SkBuff> {
         let slot = self.frames.index();
         let len = skb.len();
         let bytes = len as u32;
@@ -168,7 +182,7 @@ impl<'bound> TxQueue<'bound> {
                 return Err(skb);
             };
             let packet = skb.unmapped();
-            return self.hand_over_single(slot, address, padded as u32, Frame { packet, bytes });
+            return self.queue_single(address, padded as u32, Frame { packet, bytes });
         }
 
         let data = skb.head_data();
@@ -178,14 +192,12 @@ impl<'bound> TxQueue<'bound> {
             let Some(address) = bus_address(&packet) else {
                 return Err(packet.unmap());
             };
-            return self.hand_over_single(slot, address, bytes, Frame { packet, bytes });
+            return self.queue_single(address, bytes, Frame { packet, bytes });
         }
 
         // What is before the first aligned byte goes into a slot of its own.
-        let Ok(head) = self
-            .bounce
-            .put(slot, data.get(..unaligned).unwrap_or(&[]), unaligned)
-        else {
+        let head = data.get(..unaligned).unwrap_or(&[]);
+        let Ok(head) = self.bounce.put(slot, head, unaligned) else {
             return Err(skb);
         };
         let packet = skb.map_head(self.regs.hw().dev(), unaligned)?;
@@ -200,34 +212,33 @@ impl<'bound> TxQueue<'bound> {
             last,
             ravb_desc::transmit(Part::End, bytes - unaligned as u32),
         );
-        // The hardware stops at the first slot until that is handed over. By then the frame can
-        // be found, and its last slot does not look transmitted any more.
         self.frames
             .push(Frame { packet, bytes }, 2)
             .map_err(|frame| frame.packet.unmap())?;
-        self.ring
-            .hand_over(slot, ravb_desc::transmit(Part::Start, unaligned as u32));
-        Ok(())
+        Ok(FirstSlot {
+            slot,
+            word: ravb_desc::transmit(Part::Start, unaligned as u32),
+        })
     }
 
-    /// Hands over a frame that takes one slot.
+    /// The part of [`TxQueue::queue`] for a frame that takes one slot.
     #[inline]
-    fn hand_over_single(
+    fn queue_single(
         &mut self,
-        slot: u32,
         address: u32,
         size: u32,
         frame: Frame<'bound>,
-    ) -> Result<(), SkBuff> {
+    ) -> Result<FirstSlot, SkBuff> {
+        let slot = self.frames.index();
         self.ring.set_pointer(slot, address);
-        // The slot must not look transmitted when the frame can be found.
         self.ring.reserve(slot);
         self.frames
             .push(frame, 1)
             .map_err(|frame| frame.packet.unmap())?;
-        self.ring
-            .hand_over(slot, ravb_desc::transmit(Part::Single, size));
-        Ok(())
+        Ok(FirstSlot {
+            slot,
+            word: ravb_desc::transmit(Part::Single, size),
+        })
     }
 
     /// Stops the queue where the next frame may find no room.

@@ -47,11 +47,11 @@ pub(crate) enum Action {
 /// The answer to a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
-    /// The frame that was begun is lost: drop it, before anything else.
-    pub(crate) abort: bool,
+    /// The frame that was begun is lost, for this reason: drop it, before anything else.
+    pub(crate) abort: Option<RxError>,
     /// What becomes of the part itself.
     pub(crate) action: Action,
-    /// A frame is lost, to be counted: for this reason.
+    /// The frame that the part is all there is of is lost, for this reason.
     pub(crate) error: Option<RxError>,
 }
 
@@ -60,74 +60,71 @@ impl State {
     ///
     /// `part` is `None` for a descriptor that holds nothing that makes sense; `error` is what the
     /// hardware says of the frame, and counts where the frame ends.
+    ///
+    /// Each frame that is lost is mentioned once, as [`Step::abort`] or as [`Step::error`].
     pub(crate) fn step(&mut self, part: Option<Part>, error: Option<RxError>) -> Step {
-        let (next, abort, action, lost) = match (*self, part) {
-            (Self::Idle | Self::Skipping, Some(Part::Single)) => match error {
-                None => (Self::Idle, false, Action::Deliver, None),
-                Some(_) => (Self::Idle, false, Action::Drop, error),
-            },
-            (Self::Idle | Self::Skipping, Some(Part::Start)) => {
-                (Self::Partial(1), false, Action::Begin, None)
-            }
-            // The frame that was begun never ended; the new one is as good as any.
-            (Self::Partial(_), Some(Part::Single)) => (
+        let before = *self;
+        let begun = matches!(before, Self::Partial(_));
+        let deliver = |error: Option<RxError>| match error {
+            None => Action::Deliver,
+            Some(_) => Action::Drop,
+        };
+
+        let (next, abort, action, error) = match (before, part) {
+            (_, Some(Part::Single)) => (
                 Self::Idle,
-                true,
-                match error {
-                    None => Action::Deliver,
-                    Some(_) => Action::Drop,
-                },
-                Some(RxError::Incomplete),
+                // The frame that was begun never ended; this one is as good as any.
+                begun.then_some(RxError::Incomplete),
+                deliver(error),
+                error,
             ),
-            (Self::Partial(_), Some(Part::Start)) => (
+            (_, Some(Part::Start)) => (
                 Self::Partial(1),
-                true,
+                begun.then_some(RxError::Incomplete),
                 Action::Begin,
-                Some(RxError::Incomplete),
+                None,
             ),
             (Self::Partial(parts), Some(Part::Middle)) if parts < MAX_PARTS => {
-                (Self::Partial(parts + 1), false, Action::Append, None)
+                (Self::Partial(parts + 1), None, Action::Append, None)
             }
+            (Self::Partial(parts), Some(Part::End)) if parts < MAX_PARTS && error.is_none() => {
+                (Self::Idle, None, Action::Finish, None)
+            }
+            // Too many parts, or a bad frame.
             (Self::Partial(_), Some(Part::Middle)) => {
-                (Self::Skipping, true, Action::Drop, Some(RxError::Length))
+                (Self::Skipping, Some(RxError::Length), Action::Drop, None)
             }
-            (Self::Partial(parts), Some(Part::End)) => match error {
-                None if parts < MAX_PARTS => (Self::Idle, false, Action::Finish, None),
-                None => (Self::Idle, true, Action::Drop, Some(RxError::Length)),
-                Some(_) => (Self::Idle, true, Action::Drop, error),
-            },
-            // The beginning is missing.
-            (Self::Idle, Some(Part::Middle)) => (
+            (Self::Partial(_), Some(Part::End)) => {
+                let reason = error.unwrap_or(RxError::Length);
+                (Self::Idle, Some(reason), Action::Drop, None)
+            }
+            (Self::Partial(_), None) => (
                 Self::Skipping,
-                false,
+                Some(RxError::Incomplete),
+                Action::Drop,
+                None,
+            ),
+            // The beginning is missing.
+            (Self::Idle, Some(Part::Middle) | None) => (
+                Self::Skipping,
+                None,
                 Action::Drop,
                 Some(RxError::Incomplete),
             ),
             (Self::Idle, Some(Part::End)) => {
-                (Self::Idle, false, Action::Drop, Some(RxError::Incomplete))
+                (Self::Idle, None, Action::Drop, Some(RxError::Incomplete))
             }
-            // Counted already.
-            (Self::Skipping, Some(Part::Middle)) => (Self::Skipping, false, Action::Drop, None),
-            (Self::Skipping, Some(Part::End)) => (Self::Idle, false, Action::Drop, None),
-            (Self::Partial(_), None) => (
-                Self::Skipping,
-                true,
-                Action::Drop,
-                Some(RxError::Incomplete),
-            ),
-            (Self::Idle, None) => (
-                Self::Skipping,
-                false,
-                Action::Drop,
-                Some(RxError::Incomplete),
-            ),
-            (Self::Skipping, None) => (Self::Skipping, false, Action::Drop, None),
+            // Mentioned already.
+            (Self::Skipping, Some(Part::Middle) | None) => {
+                (Self::Skipping, None, Action::Drop, None)
+            }
+            (Self::Skipping, Some(Part::End)) => (Self::Idle, None, Action::Drop, None),
         };
         *self = next;
         Step {
             abort,
             action,
-            error: lost,
+            error,
         }
     }
 
@@ -208,9 +205,10 @@ mod tests {
 
         for (part, error) in parts {
             let step = state.step(*part, *error);
-            if step.abort {
+            if step.abort.is_some() {
                 assert!(begun);
                 begun = false;
+                lost += 1;
             }
             match step.action {
                 Action::Deliver => {
@@ -287,6 +285,8 @@ mod tests {
 
         assert_eq!(run(&[start, single]), (1, 1, false));
         assert_eq!(run(&[start, start, end]), (1, 1, false));
+        // Both are lost, and both are counted.
+        assert_eq!(run(&[start, (Some(Part::Single), BAD)]), (0, 2, false));
     }
 
     #[test]
@@ -297,8 +297,8 @@ mod tests {
             assert_eq!(state.step(Some(Part::Middle), GOOD).action, Action::Append);
         }
         let step = state.step(Some(Part::Middle), GOOD);
-        assert!(step.abort);
-        assert_eq!(step.error, Some(RxError::Length));
+        assert_eq!(step.abort, Some(RxError::Length));
+        assert_eq!(step.error, None);
         assert_eq!(state, State::Skipping);
         assert_eq!(state.step(Some(Part::End), GOOD).error, None);
         assert_eq!(state, State::Idle);

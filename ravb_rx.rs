@@ -164,10 +164,10 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         if status.is_multicast() && step.action != Action::Drop {
             stats.multicast.add(1);
         }
-        if let Some(error) = step.error {
+        for error in [step.abort, step.error].into_iter().flatten() {
             stats.count_rx_error(error);
         }
-        if step.abort {
+        if step.abort.is_some() {
             self.abort();
         }
 

@@ -80,9 +80,10 @@ fn obeyed(inputs: &[Input], refuse: impl Fn(usize) -> bool) -> Outcome {
 
     for (i, &(part, error)) in inputs.iter().enumerate() {
         let step = state.step(part, error);
-        if step.abort {
+        if step.abort.is_some() {
             assert!(!outcome.kept.is_empty(), "abort of nothing: {inputs:?}");
             outcome.kept.clear();
+            outcome.lost += 1;
         }
         if step.error.is_some() {
             outcome.lost += 1;

@@ -38,19 +38,15 @@ pub(crate) struct Emac<'bound> {
     regs: Option<Arc<Regs<'bound>>>,
     link: Option<Link>,
     promiscuous: bool,
-    /// The transmitter and receiver are on only while there is a link, because no pin tells the
-    /// E-MAC of it.
-    gated: bool,
 }
 
 impl<'bound> Emac<'bound> {
     /// An E-MAC that is down.
-    pub(crate) const fn new(gated: bool) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             regs: None,
             link: None,
             promiscuous: false,
-            gated,
         }
     }
 
@@ -59,6 +55,11 @@ impl<'bound> Emac<'bound> {
         self.promiscuous = promiscuous;
         self.regs = Some(regs);
         self.apply_link();
+    }
+
+    /// Whether there is a link.
+    pub(crate) fn has_link(&self) -> bool {
+        self.link.is_some()
     }
 
     /// The E-MAC is off. The result is to be dropped without the lock of the E-MAC.
@@ -93,7 +94,9 @@ impl<'bound> Emac<'bound> {
         let Some(regs) = &self.regs else {
             return;
         };
-        let on = !self.gated || self.link.is_some();
+        // Transmitter and receiver are off while there is no link. The core may transmit as soon
+        // as there is one, which is before the speed is known here; frames wait until then.
+        let on = self.link.is_some();
 
         regs.io().write_reg(
             ECMR::zeroed()

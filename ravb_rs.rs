@@ -111,7 +111,7 @@ struct State<'bound> {
     open: Option<Open<'bound>>,
 }
 
-/// An interface that is up. Dropped from the first field to the last.
+/// An interface that is up.
 struct Open<'bound> {
     phy: phy::Connection,
     path: DataPath<'bound>,
@@ -222,15 +222,16 @@ impl<'bound> DataPath<'bound> {
         let queue = self.napi.disable(dev);
         dev.remove_tx_queues();
 
-        let emac = {
+        let (has_link, emac) = {
             let mut emac = ravb.emac.lock();
             emac.collect(&ravb.stats.hw);
-            emac.stop()
+            (emac.has_link(), emac.stop())
         };
         drop(emac);
 
         let mut up = ravb.hw.up.lock();
-        if regs.stop_dma().is_err() {
+        // Without a link, frames that are under way never come to an end.
+        if has_link && regs.stop_dma().is_err() {
             dev_warn!(
                 ravb.hw.dev(),
                 "DMA does not come to an end, resetting the device\n"
@@ -267,10 +268,10 @@ impl<'bound> Open<'bound> {
     }
 
     fn stop(self, dev: &mut Locked<'_, Ravb<'bound>>) {
+        self.path.stop(dev, &self.regs);
         drop(self.phy);
         // The next PHY may say something else.
         dev.emac.lock().set_link(None);
-        self.path.stop(dev, &self.regs);
     }
 
     /// Makes rings of the sizes that the state says.
@@ -504,7 +505,7 @@ impl RavbDriver {
                 hw,
                 irq,
                 stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
-                emac <- new_spinlock_irq!(Emac::new(has_property(dev, c"renesas,no-ether-link"))),
+                emac <- new_spinlock_irq!(Emac::new()),
             }? Error),
             State {
                 ring_sizes: DEFAULT_RING_SIZES,

@@ -219,7 +219,10 @@ impl Model {
         };
         match self.faults.tx_timestamp_ns {
             0 => self.push_stamp(stamp),
-            delay => self.gptp.delayed.push_back((end + delay, stamp)),
+            delay => self
+                .gptp
+                .delayed
+                .push_back((end.saturating_add(delay), stamp)),
         }
     }
 

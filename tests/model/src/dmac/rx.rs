@@ -171,7 +171,7 @@ impl Model {
         if !self.full_duplex() {
             start = start.max(self.dmac.tx.wire_free);
         }
-        arrival.at = start + self.wire_time(arrival.frame.len());
+        arrival.at = start.saturating_add(self.wire_time(arrival.frame.len()));
         self.dmac.rx.wire_free = arrival.at;
         self.dmac.rx.backlog += arrival.backlog;
         self.dmac.rx.wire.push_back(arrival);
@@ -313,7 +313,7 @@ impl Model {
             }
             match self.store_part(h, &mut storing) {
                 Ok(Part::More) => {
-                    storing.at = t + self.faults.rx_part_ns;
+                    storing.at = t.saturating_add(self.faults.rx_part_ns);
                     self.dmac.rx.storing = Some(storing);
                 }
                 Ok(Part::Last) => self.complete(&storing.frame),

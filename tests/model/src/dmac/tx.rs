@@ -183,7 +183,8 @@ impl Model {
                 self.dmac.tx.queues[q].halted = false;
             }
             if self.dmac.tx.fetch_at.is_none() {
-                self.dmac.tx.fetch_at = Some(now + self.settings.tx_fetch_ns.max(1));
+                let wait = self.settings.tx_fetch_ns.max(1);
+                self.dmac.tx.fetch_at = Some(now.saturating_add(wait));
             }
         }
     }
@@ -221,7 +222,7 @@ impl Model {
         if !self.full_duplex() {
             start = start.max(self.dmac.rx.wire_free) + self.collisions();
         }
-        let end = start + self.wire_time(out.frame.len());
+        let end = start.saturating_add(self.wire_time(out.frame.len()));
         self.dmac.tx.wire_free = end;
         self.dmac.tx.on_wire = Some((end, out));
     }
@@ -277,7 +278,7 @@ impl Model {
         self.dmac
             .tx
             .completing
-            .push_back((t + self.faults.tx_completion_ns, out));
+            .push_back((t.saturating_add(self.faults.tx_completion_ns), out));
         // A running queue looks for more before it goes idle (K-ml, K-qnx).
         self.dmac.tx.fetch_at = Some(t);
     }
@@ -298,7 +299,7 @@ impl Model {
             let queue = out.queue;
             let part = out.parts.pop_front();
             let done = out.parts.is_empty();
-            *at += gap;
+            *at = at.saturating_add(gap);
             if let Some(part) = part {
                 if self.store_type(h, queue, part.addr, Kind::Empty).is_err() {
                     self.queue_error(h, queue, QueueError::WriteDescriptor);

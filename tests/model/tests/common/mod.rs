@@ -249,6 +249,12 @@ pub(crate) fn etheravb(variant: &str, prepare: impl FnOnce(&mut Machine)) -> Mac
         put(&mut m, extended(q, RING), 0, LINKFIX, extended_ring(q));
     }
     m.run(200_000_000);
+    operate_etheravb(&mut m, variant, prepare);
+    m
+}
+
+/// The register part of [`etheravb`], from RESET to frames flowing.
+pub(crate) fn operate_etheravb(m: &mut Machine, variant: &str, prepare: impl FnOnce(&mut Machine)) {
     let (gac, multi) = match variant {
         "gen3" | "gen4" => (bit::CCC_GAC | 1 << 16, true),
         "rzv2m" => (0, true),
@@ -269,7 +275,7 @@ pub(crate) fn etheravb(variant: &str, prepare: impl FnOnce(&mut Machine)) -> Mac
     m.write(reg::RIC0, 3);
     m.write(reg::RIC2, 0x8000_0003);
     m.write(reg::TIC, 0x103);
-    prepare(&mut m);
+    prepare(m);
     let ccc = m.read(reg::CCC);
     m.write(reg::CCC, ccc & !3 | 2);
     m.write(reg::RFLR, 2052);
@@ -283,5 +289,4 @@ pub(crate) fn etheravb(variant: &str, prepare: impl FnOnce(&mut Machine)) -> Mac
     m.write(reg::GTI, 5 << 20);
     let gccr = m.read(reg::GCCR);
     m.write(reg::GCCR, gccr | bit::GCCR_LTI);
-    m
 }

@@ -17,7 +17,7 @@ pub fn queue_name(dbat_index: usize) -> String {
     }
 }
 
-/// Loads and stores of one kind of agent on the descriptors of one queue.
+/// Loads and stores by the device, or by CPUs, on the descriptors of one queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DescriptorAccesses {
     /// Loads that touch word 0 (size, control, type).

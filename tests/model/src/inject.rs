@@ -14,7 +14,7 @@
 //! | `bad_fcs` | true: the FCS does not match | false |
 //! | `filter` | false: pass the address filter | true |
 //! | `count` | number of frames | 1 |
-//! | `gap_ns` | from the start of one frame to the start of the next, if longer than the frame | 0 |
+//! | `gap_ns` | from start to start of frames, if longer than a frame | 0 |
 //! | `seq_at` | offset at which frame i carries i as 32 bits, big endian |  |
 
 use serde_json::{Map, Value};

@@ -180,7 +180,8 @@ macro_rules! action {
 #[rustfmt::skip]
 pub static TABLE: &[Property] = &[
     Property {
-        name: "variant", description: "Member of the family: gbeth, gen2, gen3, gen4 or rzv2m", at_runtime: false,
+        name: "variant", at_runtime: false,
+        description: "Member of the family: gbeth, gen2, gen3, gen4 or rzv2m",
         get: |m| m.variant.name.to_owned(),
         set: Some(|m, _, text| {
             let found = VARIANTS.iter().find(|variant| variant.name == text);
@@ -413,7 +414,8 @@ pub static TABLE: &[Property] = &[
     flag!("eager-fetch", true, settings.eager_fetch,
           "The engine looks at the descriptors after each watched store"),
     flag!("trace", true, settings.trace, "Log every register access"),
-    result!("violations", "JSON: broken rules and how often", |m| m.rules.counts_json().to_string()),
+    result!("violations", "JSON: broken rules and how often",
+            |m| m.rules.counts_json().to_string()),
     result!("violation-log", "JSON: lines logged for broken rules",
             |m| m.rules.log_json().to_string()),
     result!("counters", "JSON: what the driver has cost since the start or counters-reset",

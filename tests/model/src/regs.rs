@@ -22,7 +22,8 @@ pub mod reg {
         CCC = 0x000; DBAT = 0x004; DLR = 0x008; CSR = 0x00c; CDAR0 = 0x010; ESR = 0x088;
         APSR = 0x08c; RCR = 0x090; RQC0 = 0x094; RPC = 0x0b0; RTC = 0x0b4; UFCW = 0x0bc;
         UFCS = 0x0c0; UFCV0 = 0x0c4; UFCD0 = 0x0e0; SFO = 0x0fc; SFP0 = 0x100; SFV0 = 0x1b8;
-        SFM0 = 0x1c0; SFL = 0x1c8; CIAR0 = 0x200; TGC = 0x300; TCCR = 0x304; TSR = 0x308; MFA = 0x30c; TFA0 = 0x310; VRR = 0x31c; CIVR0 = 0x320;
+        SFM0 = 0x1c0; SFL = 0x1c8; CIAR0 = 0x200; TGC = 0x300; TCCR = 0x304; TSR = 0x308;
+        MFA = 0x30c; TFA0 = 0x310; VRR = 0x31c; CIVR0 = 0x320;
         CDVR0 = 0x328; CUL0 = 0x330; CLL0 = 0x338;
         DIC = 0x350; DIS = 0x354; EIC = 0x358; EIS = 0x35c; RIC0 = 0x360; RIS0 = 0x364;
         RIC1 = 0x368; RIS1 = 0x36c; RIC2 = 0x370; RIS2 = 0x374; TIC = 0x378; TIS = 0x37c;
@@ -369,7 +370,8 @@ pub static TABLE: &[Register] = &[
     ro(reg::GCPT, "GCPT", "K-drv").on(VariantSet::ETHERAVB),
     ro(reg::GCT0, "GCT", "K-drv").array(3).on(VariantSet::ETHERAVB),
     // E-MAC.
-    rw(reg::ECMR, "ECMR", 0x06bf_0063, "K-drv, K-qnx; no magic packet on GbEth").on(VariantSet::GBETH),
+    rw(reg::ECMR, "ECMR", 0x06bf_0063, "K-drv, K-qnx; no magic packet on GbEth")
+        .on(VariantSet::GBETH),
     rw(reg::ECMR, "ECMR", 0x04bf_0263, "K-drv, K-qnx").on(VariantSet::ETHERAVB),
     rw(reg::RFLR, "RFLR", 0x0003_ffff, "K-drv; A for the width"),
     Register::new(reg::ECSR, "ECSR", Access::WriteOneClears, "K-drv").writable(0x1f),

@@ -103,7 +103,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Doorbell),
         4 => any_frame().prop_map(Event::Receive),
         4 => (1..100_000u64).prop_map(Event::Run),
-        4 => (0..SIZE / 8, any_descriptor()).prop_map(|(i, d)| Event::Store(Memory::BASE + 8 * i, d)),
+        4 => (0..SIZE / 8, any_descriptor())
+            .prop_map(|(i, d)| Event::Store(Memory::BASE + 8 * i, d)),
         2 => (0..TABLE.len(), any::<u32>()).prop_map(|(i, value)| Event::Write(i, value)),
         1 => (0..TABLE.len()).prop_map(Event::Read),
         1 => any::<bool>().prop_map(Event::Clock),

@@ -270,7 +270,7 @@ impl Model {
             self.counters.tx_lost += 1;
         }
         if let Some(tag) = out.tag {
-            let start = t - self.after_start(out.frame.len());
+            let start = t.saturating_sub(self.after_start(out.frame.len()));
             self.stamp_transmission(tag, start, t);
         }
         self.counters.frames[out.queue] += 1;

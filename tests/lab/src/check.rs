@@ -4,12 +4,13 @@
 use crate::env::{Driver, Env};
 use crate::net::{self, ADDRESS, GATEWAY, IFACE};
 use crate::report;
+use crate::steps::kernel::Flavour;
 use crate::tests::{self, Run, Test};
 use crate::vm::{Console, Machine, Parts, Vm};
 use crate::wire::{Wire, LAB_MAC};
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -33,6 +34,12 @@ const COMPLAINTS: &[&str] = &[
     "suspicious RCU usage",
     "NETDEV WATCHDOG",
     "scheduling while atomic",
+    "inconsistent lock state",
+    "possible irq lock inversion",
+    "possible recursive locking",
+    "ODEBUG:",
+    "blocked for more than",
+    "detected stall",
     "Bad page state",
     "rust_kernel: panicked",
 ];
@@ -197,12 +204,12 @@ pub(crate) fn run(env: &Env, filter: &str, all: bool, list: bool) -> Result<bool
         cycles: cycles(all),
     };
     // First what takes long, so that its progress does not mix with the list of results.
-    let mut drivers: Vec<Driver> = chosen.iter().filter_map(Test::driver).collect();
-    drivers.sort_unstable();
-    drivers.dedup();
-    for driver in drivers {
-        let parts = Parts::get(env, &[driver]).map_err(|error| format!("{error:#}"));
-        runner.parts.insert(driver, parts);
+    let mut needs: Vec<_> = chosen.iter().filter_map(Test::needs).collect();
+    needs.sort_unstable();
+    needs.dedup();
+    for (flavour, driver) in needs {
+        let parts = Parts::get(env, flavour, &[driver]).map_err(|error| format!("{error:#}"));
+        runner.parts.insert((flavour, driver), parts);
     }
     for test in &in_order(chosen) {
         entries.push(runner.run(test));
@@ -219,12 +226,14 @@ pub(crate) fn run(env: &Env, filter: &str, all: bool, list: bool) -> Result<bool
         tests: entries,
     };
     report::write(env, if all { "check-all" } else { "check" }, &report)?;
+    let mut told = BTreeSet::new();
     for entry in report.tests.iter().filter(|entry| !entry.passed) {
-        println!(
-            "\nFAIL {}: {}",
-            entry.name,
-            entry.message.as_deref().unwrap_or_default()
-        );
+        let message = entry.message.as_deref().unwrap_or_default();
+        if !told.insert(message) {
+            println!("FAIL {}: the same", entry.name);
+            continue;
+        }
+        println!("\nFAIL {}: {message}", entry.name);
         if let Some(log) = &entry.log {
             println!("  log: {}", log.display());
         }
@@ -266,8 +275,8 @@ struct Booted {
 
 struct Runner<'a> {
     env: &'a Env,
-    /// Parts for each driver; a failure to make them fails the tests that need them.
-    parts: BTreeMap<Driver, Result<Parts, String>>,
+    /// Parts for each kernel and driver; a failure to make them fails the tests that need them.
+    parts: BTreeMap<(Flavour, Driver), Result<Parts, String>>,
     machine: Option<Booted>,
     cycles: u32,
 }
@@ -335,7 +344,7 @@ impl Runner<'_> {
         run: fn(&mut Bench<'_>) -> Result<()>,
         violations: &mut BTreeMap<String, u64>,
     ) -> Result<()> {
-        let parts = match self.parts.get(&driver) {
+        let parts = match self.parts.get(&(machine.kernel, driver)) {
             Some(Ok(parts)) => parts,
             Some(Err(message)) => bail!("{message}"),
             None => bail!("nothing was made for {driver}"),

@@ -4,6 +4,7 @@
 use crate::env::{Driver, DriverChoice, Env};
 use crate::net::{self, Direction, Iperf, Ping, Udp, IFACE};
 use crate::report;
+use crate::steps::kernel::Flavour;
 use crate::ui::Progress;
 use crate::vm::{Console, Machine, Net, Parts, Vm};
 use anyhow::{bail, Context, Result};
@@ -44,7 +45,7 @@ struct Measured {
 
 /// Runs the demo and writes demo.json. An error says what did not work.
 pub(crate) fn run(env: &Env, choice: DriverChoice) -> Result<()> {
-    let parts = Parts::get(env, choice.drivers())?;
+    let parts = Parts::get(env, Flavour::Stock, choice.drivers())?;
     let mut results = BTreeMap::new();
     for &driver in choice.drivers() {
         eprintln!("\n{driver}:");

@@ -23,16 +23,6 @@ const KCONFIG_LINE: &str = "source \"drivers/net/ethernet/renesas/ravb_rs/Kconfi
 /// The end of the vendor's menu, before which its drivers stand.
 const KCONFIG_END: &str = "endif # NET_VENDOR_RENESAS";
 
-/// The files a graft depends on, for a key.
-pub(crate) fn inputs(project: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = module::sources(project)
-        .into_iter()
-        .map(|file| project.join(file))
-        .collect();
-    files.extend(["MAINTAINERS", "kunitconfig"].map(|name| project.join(DATA).join(name)));
-    files
-}
-
 /// The command: grafts onto the tree given, or the one of `KERNEL_SRC=`.
 pub(crate) fn run(env: &Env, tree: Option<PathBuf>) -> Result<()> {
     let Some(tree) = tree.or_else(|| env.kernel_src.clone()) else {

@@ -4,6 +4,7 @@
 
 use crate::env::{Driver, DriverChoice, Env};
 use crate::net::{self, Iperf, IFACE};
+use crate::steps::kernel::Flavour;
 use crate::vm::{Console, Machine, Net, Parts, Vm};
 use anyhow::{bail, Context, Result};
 use rustix::termios::{isatty, tcgetattr, tcsetattr, OptionalActions};
@@ -17,7 +18,7 @@ pub(crate) fn run(env: &Env, choice: DriverChoice) -> Result<()> {
     if !isatty(stdin()) {
         bail!("a shell needs a terminal");
     }
-    let parts = Parts::get(env, &[driver])?;
+    let parts = Parts::get(env, Flavour::Stock, &[driver])?;
     // QEMU switches the terminal to raw mode and may not get to restore it.
     let settings = tcgetattr(stdin()).context("cannot read the terminal's settings")?;
     let result = session(&parts, driver);
@@ -30,7 +31,7 @@ pub(crate) fn script(env: &Env, choice: DriverChoice, script: &str) -> Result<bo
     let &[driver] = choice.drivers() else {
         bail!("one driver at a time: DRIVER=c or rust")
     };
-    let parts = Parts::get(env, &[driver])?;
+    let parts = Parts::get(env, Flavour::Stock, &[driver])?;
     let mut vm = Vm::boot(&parts, &Machine::rzg2l(Net::User), Console::Log("run"))?;
     prepare(&mut vm, driver)?;
     let iperf = Iperf::start(&parts.root)?;

@@ -6,7 +6,8 @@ use crate::diagnose::indent;
 use crate::env::{Driver, Env};
 use crate::proc::{tail, Running, Scratch};
 use crate::qmp::Qmp;
-use crate::steps::{guest, kernel, module, qemu, root};
+use crate::steps::kernel::{self, Flavour};
+use crate::steps::{guest, module, qemu, root};
 use crate::wire::Wire;
 use anyhow::{bail, Context, Result};
 use base64::engine::general_purpose::STANDARD;
@@ -37,6 +38,8 @@ pub(crate) enum Net {
 /// Description of a machine. Equal descriptions can share one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Machine {
+    /// The kernel it runs.
+    pub(crate) kernel: Flavour,
     /// Variant of the device: an overlay in tests/dts.
     pub(crate) variant: &'static str,
     /// Flavours of the overlay, e.g. `FIXED_LINK`.
@@ -57,6 +60,7 @@ impl Machine {
     /// The RZ/G2L device on two processors.
     pub(crate) fn rzg2l(net: Net) -> Machine {
         Machine {
+            kernel: Flavour::Stock,
             variant: "gbeth",
             flavours: Vec::new(),
             net,
@@ -76,22 +80,26 @@ pub(crate) struct Parts {
     initramfs: PathBuf,
     /// Our driver, where it is wanted.
     module: Option<PathBuf>,
+    /// The KUnit suites of our driver and how many cases each has.
+    pub(crate) suites: BTreeMap<String, usize>,
     logs: PathBuf,
 }
 
 impl Parts {
-    /// Makes everything machines with these drivers need.
-    pub(crate) fn get(env: &Env, drivers: &[Driver]) -> Result<Parts> {
+    /// Makes everything machines with this kernel and these drivers need.
+    pub(crate) fn get(env: &Env, flavour: Flavour, drivers: &[Driver]) -> Result<Parts> {
         let logs = env.output()?.join("log");
         fs::create_dir_all(&logs)?;
+        let kernel = kernel::get(env, flavour)?;
         Ok(Parts {
             root: root::get(env)?,
-            kernel: kernel::get(env)?.image,
-            initramfs: guest::get(env)?.initramfs(),
+            initramfs: guest::get(env, &kernel)?.initramfs(),
             module: drivers
                 .contains(&Driver::Rust)
-                .then(|| module::get(env))
+                .then(|| module::get(env, &kernel))
                 .transpose()?,
+            kernel: kernel.image,
+            suites: module::suites(&env.project)?,
             qemu: qemu::get(env)?,
             logs,
         })

@@ -2,7 +2,7 @@
 //! The guest: an initramfs of Debian arm64 packages, the kernel modules a test may need and the
 //! scripts of `tests/guest`. Nothing of the guest runs while it is made.
 
-use super::kernel::{self, Kernel};
+use super::kernel::Kernel;
 use super::root::{self, Root, SUITE};
 use crate::cache::{files_below, Key, Step, Work};
 use crate::cpio::Archive;
@@ -75,10 +75,9 @@ impl Guest {
     }
 }
 
-/// Makes the guest image.
-pub(crate) fn get(env: &Env) -> Result<Guest> {
+/// Makes the guest image for a kernel.
+pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<Guest> {
     let root = root::get(env)?;
-    let kernel = kernel::get(env)?;
     let base = base(env)?;
     let scripts = env.project.join("tests/guest");
     let key = Key::new("guest", VERSION)
@@ -91,10 +90,10 @@ pub(crate) fn get(env: &Env) -> Result<Guest> {
         name: "guest",
         label: "guest image",
         space: 512 << 20,
-        keep: 2,
+        keep: 4,
     };
     let dir = env.cache.get(&step, &key, |work| {
-        build(&root, &kernel, &base, &scripts, work)
+        build(&root, kernel, &base, &scripts, work)
     })?;
     Ok(Guest { dir })
 }

@@ -6,7 +6,7 @@
 //! compared and any difference stops the lab.
 
 use super::root::{self, Root};
-use super::stock;
+use super::{debug, source, stock};
 use crate::cache::{Key, Step, Work};
 use crate::env::Env;
 use anyhow::{bail, Context, Result};
@@ -29,6 +29,15 @@ const HARMLESS: &[&str] = &[
     "CONFIG_THUMB2_COMPAT_VDSO",
 ];
 
+/// The kernels that tests run on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Flavour {
+    /// The stock kernel, or the user's.
+    Stock,
+    /// One that is built to notice mistakes.
+    Debug,
+}
+
 /// A kernel to build for and to boot.
 pub(crate) struct Kernel {
     /// Build tree with Rust metadata.
@@ -42,13 +51,13 @@ pub(crate) struct Kernel {
     /// What identifies it in the key of a step that uses it.
     pub(crate) id: String,
     /// Where its compilers are.
-    tools: Tools,
+    pub(super) tools: Tools,
 }
 
 /// Where the compilers are that built a kernel.
-enum Tools {
-    /// In the build root.
-    Root(Root),
+pub(super) enum Tools {
+    /// In the build root, called with this command line.
+    Root(Root, &'static str),
     /// On the host, with these arguments of make.
     Host(&'static str),
 }
@@ -57,9 +66,9 @@ impl Kernel {
     /// Runs make for the module in `dir`.
     pub(crate) fn make(&self, dir: &Path, arguments: &str) -> Command {
         match &self.tools {
-            Tools::Root(root) => {
+            Tools::Root(root, make) => {
                 let binds = [(dir, "/out"), (self.dir.as_path(), "/kernel")];
-                root.command(&binds, &format!("{MAKE} -C /kernel M=/out {arguments}"))
+                root.command(&binds, &format!("{make} -C /kernel M=/out {arguments}"))
             }
             Tools::Host(options) => {
                 let mut command = Command::new("make");
@@ -76,11 +85,12 @@ impl Kernel {
     }
 }
 
-/// The kernel to test with: the stock one, or the user's.
-pub(crate) fn get(env: &Env) -> Result<Kernel> {
-    match &env.kdir {
-        Some(kdir) => given(env, kdir),
-        None => prepared(env),
+/// A kernel to test with.
+pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
+    match (flavour, &env.kdir) {
+        (Flavour::Debug, _) => debug::get(env),
+        (Flavour::Stock, Some(kdir)) => given(env, kdir),
+        (Flavour::Stock, None) => prepared(env),
     }
 }
 
@@ -111,7 +121,7 @@ fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
         .map_or("", String::as_str);
     let rustc = crate::proc::output(&mut root.command(&[], "rustc --version"))?;
     let tools = if !clang && wanted.trim_matches('"') == rustc.trim() {
-        Tools::Root(root::get(env)?)
+        Tools::Root(root::get(env)?, MAKE)
     } else if clang {
         Tools::Host("ARCH=arm64 LLVM=1")
     } else {
@@ -151,17 +161,11 @@ fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
 /// Prepares the build tree of the stock kernel.
 fn prepared(env: &Env) -> Result<Kernel> {
     let stock = stock::get(env)?;
-    let mut key = Key::new("kernel", VERSION)
+    let key = Key::new("kernel", VERSION)
         .text(&stock.release.name)
-        .text(&stock.release.package)
-        .text(MAKE);
-    if let Some(source) = &env.kernel_src {
-        key = key
-            .text(&source.to_string_lossy())
-            .file(source, &source.join("Makefile"))?;
-        key = key.text(&revision(source));
-    }
-    let key = key.finish();
+        .text(&source::id(env, &stock)?)
+        .text(MAKE)
+        .finish();
     let step = Step {
         name: "kernel",
         label: "Rust metadata of the stock kernel",
@@ -178,36 +182,16 @@ fn prepared(env: &Env) -> Result<Kernel> {
         modules: stock.modules(),
         release: stock.release.name,
         id: key,
-        tools: Tools::Root(root),
+        tools: Tools::Root(root, MAKE),
     })
-}
-
-/// What git says about a source tree, empty if it is none of git's.
-fn revision(source: &Path) -> String {
-    let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(source)
-        .args(["describe", "--always", "--dirty", "--abbrev=40"]);
-    crate::proc::output(&mut command).unwrap_or_default()
 }
 
 fn build(env: &Env, root: &Root, stock: &stock::Stock, work: &Work<'_>) -> Result<()> {
     let release = &stock.release.name;
     let tree = work.out.join("tree");
     fs::create_dir(&tree)?;
-    let mut binds = vec![(work.out, "/out"), (stock.dir.as_path(), "/stock")];
-    let unpack = match &env.kernel_src {
-        Some(source) => {
-            binds.push((source, "/source"));
-            "rsync -a --exclude=.git /source/ /out/tree/ && make -C /out/tree mrproper".to_string()
-        }
-        None => format!(
-            "tar -C /out/tree --strip-components=1 -xf /stock/usr/src/linux-source-{}.tar.xz",
-            stock.release.series
-        ),
-    };
-    work.run(&mut root.command(&binds, &unpack))?;
+    source::unpack(env, stock, root, work, &tree)?;
+    let binds = [(work.out, "/out"), (stock.dir.as_path(), "/stock")];
 
     let headers = format!("/stock/usr/src/linux-headers-{release}");
     let configure = format!(

@@ -2,16 +2,20 @@
 //! The steps that make what a test needs. Each is a function that returns where its result is and
 //! calls the steps it depends on.
 
+pub(crate) mod debug;
 pub(crate) mod guest;
 pub(crate) mod kernel;
 pub(crate) mod module;
 pub(crate) mod qemu;
 pub(crate) mod root;
+pub(crate) mod source;
 pub(crate) mod stock;
+pub(crate) mod uml;
 
 use crate::env::Env;
 use anyhow::Result;
 use clap::ValueEnum;
+use kernel::Flavour;
 use std::process::Stdio;
 
 /// Steps that can be built by name.
@@ -23,6 +27,10 @@ pub(crate) enum StepName {
     Stock,
     /// Rust metadata for the stock kernel.
     Kernel,
+    /// The kernel that notices mistakes.
+    Debug,
+    /// The user-mode kernel for KUnit.
+    Uml,
     /// QEMU with the modelled device.
     Qemu,
     /// Guest userland and kernel modules.
@@ -36,10 +44,12 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
     let result = match step {
         StepName::Root => root::get(env)?.dir().to_path_buf(),
         StepName::Stock => stock::get(env)?.dir,
-        StepName::Kernel => kernel::get(env)?.dir,
+        StepName::Kernel => kernel::get(env, Flavour::Stock)?.dir,
+        StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
+        StepName::Uml => uml::get(env)?.dir,
         StepName::Qemu => qemu::get(env)?.dir().to_path_buf(),
-        StepName::Guest => guest::get(env)?.dir,
-        StepName::Module => module::get(env)?,
+        StepName::Guest => guest::get(env, &kernel::get(env, Flavour::Stock)?)?.dir,
+        StepName::Module => module::get(env, &kernel::get(env, Flavour::Stock)?)?,
     };
     println!("{}", result.display());
     Ok(())
@@ -49,7 +59,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
 /// /kernel. Returns whether it succeeded.
 pub(crate) fn exec(env: &Env, command: &[String]) -> Result<bool> {
     let root = root::get(env)?;
-    let kernel = kernel::get(env)?;
+    let kernel = kernel::get(env, Flavour::Stock)?;
     let binds = [
         (env.project.as_path(), "/src"),
         (kernel.dir.as_path(), "/kernel"),

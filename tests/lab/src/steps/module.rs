@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The driver, built for the kernel under test.
 
-use super::kernel;
+use super::kernel::Kernel;
 use crate::cache::{files_below, Key, Step};
 use crate::env::Env;
 use anyhow::Result;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,8 @@ pub(crate) fn copy_sources(project: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the module and returns its path.
-pub(crate) fn get(env: &Env) -> Result<PathBuf> {
-    let kernel = kernel::get(env)?;
+/// Builds the module for a kernel and returns its path.
+pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<PathBuf> {
     let files: Vec<PathBuf> = sources(&env.project)
         .into_iter()
         .map(|file| env.project.join(file))
@@ -81,4 +81,36 @@ pub(crate) fn get(env: &Env) -> Result<PathBuf> {
         work.run(&mut kernel.make(work.out, "modules"))
     })?;
     Ok(dir.join("ravb-rs.ko"))
+}
+
+/// The suites that the driver's files contain and how many cases each has.
+pub(crate) fn suites(project: &Path) -> Result<BTreeMap<String, usize>> {
+    let mut suites = BTreeMap::new();
+    for file in sources(project) {
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(project.join(file))?;
+            suites.extend(suites_of(&text));
+        }
+    }
+    anyhow::ensure!(!suites.is_empty(), "the driver has no KUnit suite");
+    Ok(suites)
+}
+
+fn suites_of(text: &str) -> Option<(String, usize)> {
+    let (_, rest) = text.split_once("kunit_tests(")?;
+    let (name, body) = rest.split_once(')')?;
+    let cases = body.lines().filter(|line| line.trim() == "#[test]").count();
+    Some((name.trim().to_string(), cases))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_are_found_in_the_sources() {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let suites = suites(&project).unwrap();
+        assert!(suites["ravb_rs_desc"] > 0 && suites["ravb_rs_frame"] > 0);
+    }
 }

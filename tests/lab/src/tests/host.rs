@@ -5,7 +5,8 @@ use super::{Run, Test};
 use crate::cache::files_below;
 use crate::env::Env;
 use crate::proc::{self, append};
-use crate::steps::{kernel, module, root, stock};
+use crate::steps::kernel::{self, Flavour};
+use crate::steps::{module, root, stock};
 use crate::ui::Progress;
 use anyhow::{bail, ensure, Result};
 use std::fs;
@@ -97,7 +98,7 @@ fn words(files: &[PathBuf]) -> String {
 /// Runs a script in the build root with the repository at /src.
 fn in_root(env: &Env, log: &Path, script: &str) -> Result<()> {
     let root = root::get(env)?;
-    let kernel = kernel::get(env)?;
+    let kernel = kernel::get(env, Flavour::Stock)?;
     let binds = [
         (env.project.as_path(), "/src"),
         (kernel.dir.as_path(), "/kernel"),
@@ -117,7 +118,7 @@ fn rustfmt(env: &Env, log: &Path) -> Result<()> {
 
 /// Builds a copy of the driver with more options of kbuild, and fails on any warning in our files.
 fn strict_build(env: &Env, log: &Path, options: &str) -> Result<()> {
-    let kernel = kernel::get(env)?;
+    let kernel = kernel::get(env, Flavour::Stock)?;
     let copy = tempfile::tempdir()?;
     module::copy_sources(&env.project, copy.path())?;
     let mut command = kernel.make(copy.path(), &format!("{options} modules"));
@@ -213,7 +214,7 @@ fn is_unsafe(line: &str) -> bool {
 fn aliases(env: &Env, log: &Path) -> Result<()> {
     let root = root::get(env)?;
     let stock = stock::get(env)?;
-    let ours = module::get(env)?;
+    let ours = module::get(env, &kernel::get(env, Flavour::Stock)?)?;
     let theirs = stock
         .modules()
         .join("kernel/drivers/net/ethernet/renesas/ravb.ko.xz");

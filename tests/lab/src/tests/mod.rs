@@ -3,15 +3,18 @@
 //!
 //! Functions that exercise a driver are written once and run with both. Names start with the
 //! group: `host-`, `model-c-` (stock driver: evidence for the model), `rust-` (our driver),
-//! `badinput-` (our driver with broken machines and frames).
+//! `badinput-` (our driver with broken machines and frames), `kunit-` (the suites in the driver's
+//! files), `debug-` (our driver on the kernel that notices mistakes).
 
 mod badinput;
 mod cycles;
 mod functional;
 mod host;
+mod kunit;
 
 use crate::check::Bench;
 use crate::env::{Driver, Env};
+use crate::steps::kernel::Flavour;
 use crate::vm::Machine;
 use anyhow::Result;
 use std::path::Path;
@@ -51,10 +54,12 @@ impl Test {
             .unwrap_or_default()
     }
 
-    /// The driver it needs, if any.
-    pub(crate) fn driver(&self) -> Option<Driver> {
-        match self.run {
-            Run::Guest { driver, .. } => Some(driver),
+    /// The kernel and the driver it needs, if any.
+    pub(crate) fn needs(&self) -> Option<(Flavour, Driver)> {
+        match &self.run {
+            Run::Guest {
+                driver, machine, ..
+            } => Some((machine.kernel, *driver)),
             Run::Host(_) => None,
         }
     }
@@ -81,11 +86,12 @@ impl Test {
 }
 
 /// All groups.
-const GROUPS: &[&str] = &["host", "model-c", "rust", "badinput"];
+const GROUPS: &[&str] = &["host", "kunit", "model-c", "rust", "badinput", "debug"];
 
 /// All tests.
 pub(crate) fn all() -> Vec<Test> {
     let mut tests = host::tests();
+    tests.extend(kunit::tests());
     tests.extend(functional::tests(Driver::C, "model-c"));
     tests.extend(functional::tests(Driver::Rust, "rust"));
     tests.extend(cycles::tests());

@@ -292,11 +292,10 @@ impl Runner<'_> {
         let result = match &test.run {
             Run::Host(run) => {
                 let path = self.log_path(&test.name);
-                let result = path.and_then(|path| {
+                path.and_then(|path| {
                     log = Some(path.clone());
                     run(self.env, &path)
-                });
-                result
+                })
             }
             Run::Guest {
                 driver,

@@ -84,7 +84,7 @@ pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<Guest> {
         .text(&base.to_string_lossy())
         .text(&MODULES.join(" "))
         .text(&kernel.id)
-        .files(&scripts, &files_below(&[scripts.clone()]))?
+        .files(&scripts, &files_below(std::slice::from_ref(&scripts)))?
         .finish();
     let step = Step {
         name: "guest",

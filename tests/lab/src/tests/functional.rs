@@ -419,7 +419,7 @@ fn frames_echo(bench: &mut Bench<'_>) -> Result<()> {
         bench.wire()?.send(&echo_request(mac, payload))?;
         let answer = bench
             .wire()?
-            .expect(Duration::from_secs(3), |frame| is_echo_reply(frame))?
+            .expect(Duration::from_secs(3), is_echo_reply)?
             .with_context(|| format!("no answer to {length} bytes"))?;
         let got = &answer[42..];
         ensure!(

@@ -6,13 +6,9 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 
-# Only what the user said, not the default above, is passed on to the lab.
-ifneq ($(origin KDIR),file)
-export KDIR
-else
-unexport KDIR
-endif
-export KERNEL_SRC DRIVER FILTER
+# KDIR, KERNEL_SRC, DRIVER and FILTER reach the lab through the environment,
+# as make passes on what was given on its command line; the default above it
+# does not pass on.
 
 CARGO ?= cargo
 LAB := target/debug/ravb-lab

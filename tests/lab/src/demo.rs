@@ -18,9 +18,14 @@ const SECONDS: u64 = 2;
 /// TCP runs per direction; the median counts.
 const TCP_RUNS: usize = 3;
 
-/// Offered UDP load in Mbit/s: well below what TCP reaches on the slowest host, so that loss
-/// means a fault and not an overloaded emulator.
-const UDP_RATE: u32 = 50;
+/// Largest offered UDP load in Mbit/s.
+const UDP_RATE: f64 = 50.0;
+
+/// Offered UDP load for a direction in which TCP reached `tcp`: far enough below that loss means a
+/// fault and not a host that is too slow to emulate more.
+fn udp_rate(tcp: f64) -> u32 {
+    (tcp / 3.0).clamp(1.0, UDP_RATE) as u32
+}
 
 /// What one driver achieved: an object of demo.json.
 #[derive(Serialize)]
@@ -86,11 +91,11 @@ fn one(parts: &Parts, driver: Driver) -> Result<Measured> {
     let Udp {
         mbps: udp_rx_mbps,
         loss: udp_rx_loss_percent,
-    } = iperf.udp(&mut vm, Direction::Receive, SECONDS, UDP_RATE)?;
+    } = iperf.udp(&mut vm, Direction::Receive, SECONDS, udp_rate(tcp_rx_mbps))?;
     let Udp {
         mbps: udp_tx_mbps,
         loss: udp_tx_loss_percent,
-    } = iperf.udp(&mut vm, Direction::Transmit, SECONDS, UDP_RATE)?;
+    } = iperf.udp(&mut vm, Direction::Transmit, SECONDS, udp_rate(tcp_tx_mbps))?;
     progress.done();
 
     for command in [

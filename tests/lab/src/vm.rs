@@ -193,7 +193,13 @@ impl Vm {
                 (console, Running::start(&mut command)?)
             }
             Console::Terminal => {
-                command.args(["-serial", "stdio"]);
+                // Ctrl-C is the guest's.
+                command.args([
+                    "-chardev",
+                    "stdio,id=tty,signal=off",
+                    "-serial",
+                    "chardev:tty",
+                ]);
                 (at("console"), Running::start_in_foreground(&mut command)?)
             }
         };

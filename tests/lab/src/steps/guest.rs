@@ -18,6 +18,7 @@ const VERSION: u32 = 1;
 
 /// Packages of the guest's userland.
 const PACKAGES: &[&str] = &[
+    "bash",
     "busybox-static",
     "dash",
     "ethtool",

@@ -60,6 +60,8 @@ rustfmtcheck:
 
 .PHONY: lab
 lab:
+	@command -v $(CARGO) > /dev/null || \
+		{ echo "cargo is missing: install it (1.85 or newer)" >&2; exit 1; }
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
 .PHONY: demo shell check check-all check-list stock graft update

@@ -85,6 +85,18 @@ pub(crate) fn failed(log: &Path, status: ExitStatus) -> anyhow::Error {
     anyhow!("{why}\nlog: {}\n{}", log.display(), indent(&shown))
 }
 
+/// Fails unless the host has a program that is called through another one.
+pub(crate) fn need_tool(program: &str) -> anyhow::Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|dir| dir.join(program).is_file()) {
+        return Ok(());
+    }
+    Err(cannot_start(
+        &Command::new(program),
+        &ErrorKind::NotFound.into(),
+    ))
+}
+
 /// A command could not be started at all.
 pub(crate) fn cannot_start(command: &Command, error: &std::io::Error) -> anyhow::Error {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -149,6 +161,12 @@ mod tests {
             text,
             "mmdebstrap is missing: install it (apt-get install mmdebstrap)"
         );
+    }
+
+    #[test]
+    fn tools_are_looked_for() {
+        assert!(need_tool("sh").is_ok());
+        assert!(need_tool("no-such-tool").is_err());
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn base(env: &Env) -> Result<PathBuf> {
         keep: 1,
     };
     let dir = env.cache.get(&step, &key, |work| {
-        root::need_keyring()?;
+        root::need_mmdebstrap()?;
         work.run(
             Command::new("mmdebstrap")
                 .args(["--variant=extract", "--architectures=arm64"])

@@ -97,7 +97,8 @@ pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
 /// The user's build tree. Its compilers are the host's, except where it names the very ones of
 /// the build root.
 fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
-    let config = read_config(&kdir.join(".config"))?;
+    let config = read_config(&kdir.join(".config"))
+        .with_context(|| format!("KDIR={} is no kernel build tree", kdir.display()))?;
     if config.get("CONFIG_ARM64").map(String::as_str) != Some("y") {
         bail!("KDIR={} is not a tree for arm64", kdir.display());
     }

@@ -6,6 +6,7 @@
 //! on the host directly, through the root's own dynamic loader.
 
 use crate::cache::{Key, Step, Work};
+use crate::diagnose::need_tool;
 use crate::env::Env;
 use crate::proc;
 use anyhow::{bail, Context, Result};
@@ -98,7 +99,7 @@ pub(crate) fn get(env: &Env) -> Result<Root> {
 
 fn build(work: &Work<'_>) -> Result<()> {
     let fs = work.out.join("fs");
-    need_keyring()?;
+    need_mmdebstrap()?;
     work.run(
         Command::new("unshare")
             .args(namespaces(true))
@@ -120,17 +121,16 @@ fn build(work: &Work<'_>) -> Result<()> {
     root.apt(work, &[], "")
 }
 
-/// mmdebstrap verifies the archive with the keyring of this package, which Ubuntu may lack.
-pub(crate) fn need_keyring() -> Result<()> {
-    let known = [
-        "/usr/share/keyrings/debian-archive-keyring.gpg",
-        "/usr/share/keyrings",
-    ];
-    if !Path::new(known[0]).exists() {
+/// Where mmdebstrap finds the keys of the Debian archive; Ubuntu does not install them by default.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Fails unless mmdebstrap is there with the keys it verifies the archive with.
+pub(crate) fn need_mmdebstrap() -> Result<()> {
+    need_tool("mmdebstrap")?;
+    if !Path::new(KEYRING).exists() {
         bail!(
-            "the keys of the Debian archive are missing in {}: install them (apt-get install \
-             debian-archive-keyring)",
-            known[1]
+            "the keys of the Debian archive are missing: install them (apt-get install \
+             debian-archive-keyring)"
         );
     }
     Ok(())

@@ -8,9 +8,6 @@
 //!
 //! This file knows nothing of the kernel; it is tested on the host and by KUnit alike.
 
-/// The best-effort queue, the only one of GbEth.
-pub(crate) const BE: usize = 0;
-
 /// Entries of the descriptor base address table: 4 transmit and 18 receive queues.
 pub(crate) const DBAT_ENTRIES: usize = 22;
 
@@ -201,7 +198,8 @@ mod tests {
         assert_eq!(transmit(Part::End, 1514), 0x6000_05ea);
         assert_eq!(LINK, 0x9000_0000);
         assert_eq!(UNUSED, 0xa000_0000);
-        assert_eq!((dbat_tx(BE), dbat_rx(BE)), (0, 4));
+        assert_eq!((dbat_tx(0), dbat_rx(0)), (0, 4));
+        assert_eq!((dbat_tx(1), dbat_rx(1)), (1, 5));
     }
 
     #[test]

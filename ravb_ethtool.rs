@@ -13,7 +13,7 @@ use crate::{
         },
         netdev::Locked, //
     },
-    ravb_stats::DeviceStats,
+    ravb_stats,
     Ravb, //
 };
 
@@ -36,11 +36,11 @@ impl Operations for Ravb<'_> {
             .inspect_err(|_| extack.set(c"the new rings could not be set up"))
     }
 
-    const STATISTICS: &'static [&'static str] = DeviceStats::NAMES;
+    fn statistic_names(dev: &Locked<'_, Self>) -> &'static [&'static str] {
+        ravb_stats::names(dev.hw.variant.queues)
+    }
 
     fn statistics(dev: &mut Locked<'_, Self>, values: &mut [u64]) {
-        for (value, counter) in values.iter_mut().zip(dev.stats.list()) {
-            *value = counter;
-        }
+        dev.stats.list_all(values);
     }
 }

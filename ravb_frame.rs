@@ -139,14 +139,14 @@ impl State {
 }
 
 /// How many bytes the checksum engine of GbEth appends to a frame.
-pub(crate) const TRAILER_LEN: usize = 4;
+pub(crate) const VERDICTS_LEN: usize = 4;
 
 /// Whether the trailer says that the checksum of TCP, UDP or ICMP is right.
 ///
 /// The first half is about the IPv4 header: 0 is right, 0xffff is not checked, which an IPv6 frame
 /// always has. The second half is about the payload: 0 is right, 0xffff is not checked, anything
 /// else is wrong.
-pub(crate) const fn checksum_is_good(trailer: [u8; TRAILER_LEN]) -> bool {
+pub(crate) const fn checksum_is_good(trailer: [u8; VERDICTS_LEN]) -> bool {
     let [ip0, ip1, payload0, payload1] = trailer;
     let ip = u16::from_le_bytes([ip0, ip1]);
     let payload = u16::from_le_bytes([payload0, payload1]);

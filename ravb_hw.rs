@@ -7,10 +7,16 @@
 //! - AVB-DMAC: the DMA controller, registers 0x000 to 0x4ff; E-MAC: the MAC, 0x500 to 0x7ff.
 //! - TOE: TCP/IP offload engine, the checksum unit that only GbEth has, from 0x800.
 //! - DBAT: descriptor base address table, one entry for each queue.
-//! - BE: best effort, the queue that every variant has.
+//! - BE and NC: best effort and network control, the queues 0 and 1.
 //!
 //! All registers are 32 bits wide. Status registers of the DMAC are cleared by writing 0 to a bit;
 //! writing 1 leaves it alone, but reserved bits must be written 0.
+//!
+//! What the generations have in common is in [`Regs`]; what they differ in is a [`Variant`] each:
+//! numbers, and an implementation of [`Generation`] for what is not a number.
+
+mod etheravb;
+mod gbeth;
 
 use kernel::{
     clk::OptionalClk,
@@ -27,8 +33,10 @@ use kernel::{
     prelude::*,
     sync::{
         new_mutex,
+        new_spinlock_irq,
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLockIrq, //
     },
     time::Delta, //
 };
@@ -39,11 +47,26 @@ use crate::{
             Features,
             MacAddress, //
         },
-        phy,
+        page_pool::Layout,
+        phy::{
+            self,
+            Interface,
+            Link, //
+        },
         pm,
         reset, //
     },
-    ravb_desc, //
+    ravb_stats::HwCounters, //
+};
+
+pub(crate) use {
+    etheravb::{
+        GEN2,
+        GEN3,
+        GEN4,
+        RZV2M, //
+    },
+    gbeth::GBETH, //
 };
 
 register! {
@@ -51,8 +74,12 @@ register! {
     pub(crate) CCC(u32) @ 0x000 {
         /// Requested operating mode; CSR shows the present one.
         1:0 opc;
+        /// EtherAVB: the gPTP timer runs in CONFIG mode too. Taken over with a change of the mode.
+        7:7 gac => bool;
         /// Request to suspend data transfer.
         8:8 dtsr => bool;
+        /// EtherAVB: clock of the gPTP timer; 1 is the peripheral clock.
+        17:16 csel;
     }
 
     /// Descriptor base address table: its bus address.
@@ -72,10 +99,28 @@ register! {
         20:20 rpo => bool;
     }
 
+    /// EtherAVB: product specific register.
+    pub(crate) APSR(u32) @ 0x08c {
+        /// Receive clock delay, 1.8 ns.
+        13:13 rdm => bool;
+        /// Transmit clock delay, 2.0 ns.
+        14:14 tdm => bool;
+        /// Gen4: MII instead of RGMII.
+        24:24 miiselect => bool;
+    }
+
     /// Receive configuration.
     pub(crate) RCR(u32) @ 0x090 {
-        /// Fill level of the receive FIFO at which a warning is raised; the field is one bit wider
-        /// on GbEth, where the lower half of the register is reserved.
+        /// Frames with errors are stored, and their status says so.
+        0:0 effs => bool;
+        /// Network control frames go to queue 1.
+        1:1 encf => bool;
+        /// Stream filter: 3 is the separation by stream ID.
+        3:2 esf;
+        /// Descriptors of queues 0 and 1 have timestamps.
+        4:4 ets0 => bool;
+        /// Fill level of the receive FIFO at which a warning is raised; the field is wider on
+        /// GbEth, where the lower half of the register is reserved.
         30:16 rfcl;
     }
 
@@ -90,7 +135,9 @@ register! {
     /// Transmit configuration.
     pub(crate) TGC(u32) @ 0x300 {
         /// How the transmit FIFO is divided.
-        23:0 tbd;
+        23:8 tbd;
+        /// How the queues share the wire: 1 is AVB mode 1.
+        5:4 tqp;
     }
 
     /// Transmit control.
@@ -98,6 +145,8 @@ register! {
         /// Transmit start request, one bit for each queue. Writing 0 to a bit does nothing, so that
         /// a request needs no read of the register.
         3:0 tsrq;
+        /// Timestamp FIFO on.
+        8:8 tfen => bool;
     }
 
     /// Error status.
@@ -165,6 +214,41 @@ register! {
         7:7 ms => bool;
     }
 
+    /// EtherAVB with a line for each queue: interrupt control.
+    pub(crate) CIE(u32) @ 0x384 {
+        /// Received frames raise the line of their queue.
+        0:0 crie => bool;
+        /// Transmitted frames raise the line of their queue.
+        8:8 ctie => bool;
+        /// And not the common line.
+        17:17 cl0m => bool;
+    }
+
+    /// EtherAVB with a line for each queue: which of two lines a descriptor interrupt raises.
+    pub(crate) DIL(u32) @ 0x440 {
+        31:0 line_b;
+    }
+
+    /// Gen3 and Gen4: ones set bits of RIC0.
+    pub(crate) RIE0(u32) @ 0x460 {
+        17:0 frs;
+    }
+
+    /// Gen3 and Gen4: ones clear bits of RIC0.
+    pub(crate) RID0(u32) @ 0x464 {
+        17:0 frd;
+    }
+
+    /// Gen3 and Gen4: ones set bits of TIC.
+    pub(crate) TIE(u32) @ 0x478 {
+        3:0 fts;
+    }
+
+    /// Gen3 and Gen4: ones clear bits of TIC.
+    pub(crate) TID(u32) @ 0x47c {
+        3:0 ftd;
+    }
+
     /// E-MAC mode.
     pub(crate) ECMR(u32) @ 0x500 {
         /// Promiscuous: frames for any address are received.
@@ -179,6 +263,8 @@ register! {
         17:17 rxf => bool;
         /// PAUSE frames with a time of 0 are sent and obeyed.
         19:19 zpf => bool;
+        /// EtherAVB: the sum of a received frame is appended to it.
+        23:23 rcsc => bool;
         /// Received CRCs are passed to the TOE.
         25:25 rcpt => bool;
     }
@@ -203,6 +289,7 @@ register! {
     /// E-MAC interrupt mask.
     pub(crate) ECSIPR(u32) @ 0x518 {
         0:0 icdip => bool;
+        2:2 lchngip => bool;
     }
 
     /// The pins of the MDIO bus.
@@ -215,6 +302,12 @@ register! {
         2:2 mdo => bool;
         /// Data in.
         3:3 mdi => bool;
+    }
+
+    /// The link pin.
+    pub(crate) PSR(u32) @ 0x528 {
+        /// Its level.
+        0:0 lmon => bool;
     }
 
     /// GbEth: link signals of the PHY.
@@ -231,8 +324,11 @@ register! {
         31:16 halfcyc_clksw;
     }
 
-    /// Speed. On GbEth: 0 is 10, 1 is 100, 2 is 1000 Mbit/s.
+    /// Speed.
     pub(crate) GECMR(u32) @ 0x5b0 {
+        /// EtherAVB: 0 is 100, 1 is 1000 Mbit/s.
+        0:0 gigabit => bool;
+        /// GbEth: 0 is 10, 1 is 100, 2 is 1000 Mbit/s.
         5:4 speed;
     }
 
@@ -288,8 +384,55 @@ register! {
     }
 }
 
-/// The registers that every variant of this driver has.
-const WINDOW: usize = 0x80c;
+/// The registers that every variant has.
+const WINDOW: usize = 0x800;
+
+/// The largest number of queues of a direction.
+pub(crate) const MAX_QUEUES: usize = 2;
+
+/// A queue of both directions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueId {
+    /// What every variant has.
+    BestEffort = 0,
+    /// PTP, and other protocols that keep the network going.
+    NetworkControl = 1,
+}
+
+impl QueueId {
+    /// All queues, of which a device may have the first alone.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [Self::BestEffort, Self::NetworkControl].into_iter()
+    }
+
+    /// The queues whose bits are set.
+    fn of_bits(bits: u32) -> impl Iterator<Item = Self> {
+        Self::all().filter(move |queue| bits & queue.bit() != 0)
+    }
+
+    /// The number of the queue.
+    pub(crate) const fn index(self) -> u16 {
+        self as u16
+    }
+
+    /// Its place in an array of [`MAX_QUEUES`].
+    pub(crate) const fn slot(self) -> usize {
+        self as usize
+    }
+
+    /// The bit of the queue in masks and status registers.
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// Frames that were lost.
+pub(crate) struct Losses<Q: Iterator<Item = QueueId>> {
+    /// The queues that had no descriptor for a frame.
+    pub(crate) queues: Q,
+    /// The receive FIFO had no room.
+    pub(crate) fifo: bool,
+}
 
 /// Operating modes of the DMAC.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -302,57 +445,190 @@ pub(crate) enum Mode {
     Operation = 2,
 }
 
-/// What differs between SoC families in numbers; behaviour is in the `match` of [`Family`].
-pub(crate) struct Info {
-    /// The family, if the driver serves it.
-    pub(crate) family: Option<Family>,
-}
-
-/// SoC families with hardware of their own.
+/// What the hardware appends to a received frame to tell of its checksum.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
-    /// RZ/G2L, RZ/G2UL, RZ/G3S, RZ/V2L, RZ/Five.
-    GbEth,
+pub(crate) enum Trailer {
+    /// Two verdicts of 16 bits, of the IP header and of the payload.
+    Verdicts,
+    /// The sum of everything behind the Ethernet header, 16 bits.
+    Sum,
 }
 
-/// GbEth.
-pub(crate) const GBETH: Info = Info {
-    family: Some(Family::GbEth),
-};
+/// How frames are received.
+#[derive(Clone, Copy)]
+pub(crate) struct RxFormat {
+    /// Words of a descriptor: 2, or 5 with a timestamp.
+    pub(crate) words: usize,
+    /// Buffers.
+    pub(crate) layout: Layout,
+    /// What is appended.
+    pub(crate) trailer: Trailer,
+}
 
-/// EtherAVB, which is matched but not served yet.
-pub(crate) const ETHERAVB: Info = Info { family: None };
+/// What an interrupt line tells of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Everything; the line may be shared.
+    All,
+    /// Frames received or transmitted by a queue.
+    Queue(QueueId),
+    /// Errors, and what else is not about frames.
+    Errors,
+    /// The E-MAC.
+    Emac,
+}
 
-impl Family {
+/// An interrupt line.
+pub(crate) struct Line {
+    /// Its name in the device tree; `None` is the first one.
+    pub(crate) name: Option<&'static CStr>,
+    /// What it is called in `/proc/interrupts`, behind the name of the device.
+    pub(crate) label: &'static str,
+    /// What it tells of.
+    pub(crate) cause: Cause,
+}
+
+/// A kind of hardware, in numbers.
+pub(crate) struct Variant {
+    /// What is not a number.
+    generation: &'static dyn Generation,
+    /// Queues of each direction.
+    pub(crate) queues: u16,
     /// The longest frame that may be handed to the hardware, without CRC, in bytes.
-    ///
-    /// Longer ones block both directions for good.
-    pub(crate) const fn max_tx_frame(self) -> usize {
-        match self {
-            Self::GbEth => 1518,
-        }
-    }
-
+    pub(crate) max_tx_frame: usize,
     /// The longest frame that can be received, without CRC, in bytes.
-    pub(crate) const fn max_rx_frame(self) -> u32 {
-        match self {
-            Self::GbEth => 8192,
-        }
-    }
-
+    max_rx_frame: u32,
+    /// How frames are received.
+    pub(crate) rx: RxFormat,
+    /// What the address of data to transmit must be a multiple of, in bytes.
+    pub(crate) tx_alignment: usize,
     /// What the hardware computes.
-    pub(crate) const fn features(self) -> Features {
-        match self {
-            Self::GbEth => Features::RX_CHECKSUM.and(Features::TX_CHECKSUM),
+    pub(crate) features: Features,
+    /// What the PHY must not offer.
+    pub(crate) phy_restriction: phy::Restriction,
+    /// Small cores: interrupts are to be deferred in software.
+    pub(crate) coalesce: bool,
+    /// The interrupt lines.
+    pub(crate) lines: &'static [Line],
+}
+
+impl Variant {
+    /// Interprets what the device tree says of the wiring; delays are in ps.
+    ///
+    /// Where the MAC inserts a delay, the PHY must not: it is told plain RGMII. Old device trees
+    /// ask the MAC for delays by the mode, if they have no property for them.
+    pub(crate) fn wiring(
+        &self,
+        interface: Interface,
+        rx_delay: Option<u32>,
+        tx_delay: Option<u32>,
+        link_pin: Option<LinkPin>,
+    ) -> Wiring {
+        let mut wiring = Wiring {
+            interface,
+            delays: Delays::default(),
+            // GbEth has a pin for each PHY, which its E-MAC does not report.
+            link_pin: link_pin.filter(|_| self.generation.has_link_pin()),
+        };
+        if !self.generation.has_delays() {
+            return wiring;
         }
+        if rx_delay.is_some() || tx_delay.is_some() {
+            let wanted = |delay: Option<u32>| delay.is_some_and(|ps| ps != 0);
+            wiring.delays = Delays {
+                rx: wanted(rx_delay),
+                tx: wanted(tx_delay),
+            };
+        } else {
+            wiring.delays = Delays {
+                rx: interface == Interface::RGMII_ID || interface == Interface::RGMII_RXID,
+                tx: interface == Interface::RGMII_ID || interface == Interface::RGMII_TXID,
+            };
+            if wiring.delays.rx || wiring.delays.tx {
+                wiring.interface = Interface::RGMII;
+            }
+        }
+        wiring
+    }
+}
+
+/// What differs between the generations and is not a number.
+///
+/// A new one needs an implementation of this and a [`Variant`], in a file below `ravb_hw/`.
+trait Generation: Sync {
+    /// Whether the MAC can delay the clocks of RGMII.
+    fn has_delays(&self) -> bool;
+
+    /// Whether the E-MAC reports a link pin.
+    fn has_link_pin(&self) -> bool;
+
+    /// Enters CONFIG mode.
+    fn enter_config(&self, regs: &Regs<'_>) -> Result {
+        regs.set_mode(Mode::Config)
     }
 
-    /// What its PHY must not offer.
-    pub(crate) const fn phy_restriction(self) -> phy::Restriction {
-        match self {
-            Self::GbEth => phy::Restriction::None,
-        }
+    /// Sets up the DMAC, in CONFIG mode, but for the masks of the queues.
+    fn init_dmac(&self, regs: &Regs<'_>);
+
+    /// Sets up what of the E-MAC must be first.
+    fn init_emac_first(&self, regs: &Regs<'_>);
+
+    /// Sets up the rest.
+    fn init_emac_last(&self, regs: &Regs<'_>, tx_checksum: bool) -> Result;
+
+    /// The bits of the E-MAC mode that are always the same, or depend on the duplex mode.
+    fn emac_mode(&self, full_duplex: bool) -> ECMR;
+
+    /// The value of the speed register, for a speed in Mbit/s.
+    fn speed(&self, speed: u32) -> GECMR;
+
+    /// Switches the computation of checksums on or off, with traffic going on. May sleep.
+    fn set_tx_checksum(&self, _regs: &Regs<'_>, _on: bool) -> Result {
+        Ok(())
     }
+
+    /// Masks the receive and transmit interrupts of a queue.
+    fn mask_queue(&self, regs: &Regs<'_>, queue: QueueId);
+
+    /// Unmasks the receive and transmit interrupts of a queue.
+    fn unmask_queue(&self, regs: &Regs<'_>, queue: QueueId);
+
+    /// Adds what the hardware counted since the last time, and lets it start anew.
+    fn collect(&self, _regs: &Regs<'_>, _counters: &HwCounters) {}
+}
+
+/// What the device tree says of the wiring.
+pub(crate) struct Wiring {
+    /// Between MAC and PHY.
+    pub(crate) interface: Interface,
+    /// Delays of the MAC, where it has any.
+    pub(crate) delays: Delays,
+    /// What the link pin means, if it is wired.
+    pub(crate) link_pin: Option<LinkPin>,
+}
+
+/// Delays of clock signals that the MAC inserts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Delays {
+    /// 1.8 ns on the receive clock.
+    pub(crate) rx: bool,
+    /// 2.0 ns on the transmit clock.
+    pub(crate) tx: bool,
+}
+
+/// Which level of the link pin means that there is a link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkPin {
+    /// High.
+    ActiveHigh,
+    /// Low.
+    ActiveLow,
+}
+
+/// Masks of the queues, where all queues share a register.
+#[derive(Clone, Copy, Default)]
+struct QueueMasks {
+    enabled: u32,
 }
 
 /// A device that is bound.
@@ -360,11 +636,14 @@ impl Family {
 pub(crate) struct Hw<'bound> {
     dev: &'bound Device<Bound>,
     io: IoMem<'bound, WINDOW>,
+    toe: Option<IoMem<'bound, { gbeth::WINDOW }>>,
     runtime: pm::Runtime<'bound>,
     refclk: OptionalClk,
     reset: &'bound reset::Control,
-    pub(crate) family: Family,
-    pub(crate) interface: phy::Interface,
+    pub(crate) variant: &'bound Variant,
+    pub(crate) wiring: Wiring,
+    #[pin]
+    masks: SpinLockIrq<QueueMasks>,
     /// Whether the interface is up. Who holds the lock may change the operating mode, and nobody
     /// else does.
     #[pin]
@@ -374,23 +653,31 @@ pub(crate) struct Hw<'bound> {
 impl<'bound> Hw<'bound> {
     /// Collects what makes up the hardware.
     pub(crate) fn new(
-        dev: &'bound Device<Bound>,
-        request: kernel::io::mem::IoRequest<'bound>,
+        pdev: &'bound kernel::platform::Device<Bound>,
         runtime: pm::Runtime<'bound>,
         refclk: OptionalClk,
         reset: &'bound reset::Control,
-        family: Family,
-        interface: phy::Interface,
+        variant: &'bound Variant,
+        wiring: Wiring,
     ) -> Result<Arc<Self>> {
+        let window = || pdev.io_request_by_index(0).ok_or(EINVAL);
+        let toe = if variant.rx.trailer == Trailer::Verdicts {
+            Some(window()?.iomap_sized::<{ gbeth::WINDOW }>()?)
+        } else {
+            None
+        };
+
         Arc::pin_init(
             try_pin_init!(Self {
-                dev,
-                io: request.iomap_sized::<WINDOW>()?,
+                dev: pdev.as_ref(),
+                io: window()?.iomap_sized::<WINDOW>()?,
+                toe,
                 runtime,
                 refclk,
                 reset,
-                family,
-                interface,
+                variant,
+                wiring,
+                masks <- new_spinlock_irq!(QueueMasks::default()),
                 up <- new_mutex!(false),
             }? Error),
             GFP_KERNEL,
@@ -454,6 +741,10 @@ impl<'bound> Regs<'bound> {
         &self.hw
     }
 
+    fn generation(&self) -> &'static dyn Generation {
+        self.hw.variant.generation
+    }
+
     /// Waits until `done`, which should take microseconds; it is a failure after 10 ms.
     fn wait(&self, done: impl Fn(&IoMem<'bound, WINDOW>) -> bool) -> Result {
         poll::read_poll_timeout(
@@ -467,13 +758,25 @@ impl<'bound> Regs<'bound> {
 
     /// Changes the operating mode, and waits until it has changed.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result {
-        self.io().update(CCC, |ccc| match mode {
-            Mode::Reset => ccc.with_const_opc::<0>(),
-            Mode::Config => ccc.with_const_opc::<1>(),
-            Mode::Operation => ccc.with_const_opc::<2>(),
+        self.change_mode(mode, |ccc| ccc)
+    }
+
+    /// The same, with other bits that must change in the same access.
+    fn change_mode(&self, mode: Mode, with: impl FnOnce(CCC) -> CCC) -> Result {
+        self.io().update(CCC, |ccc| {
+            with(match mode {
+                Mode::Reset => ccc.with_const_opc::<0>(),
+                Mode::Config => ccc.with_const_opc::<1>(),
+                Mode::Operation => ccc.with_const_opc::<2>(),
+            })
         });
         self.wait(|io| io.read(CSR).ops().get() == 1 << mode as u32)
             .inspect_err(|_| dev_err!(self.hw.dev, "mode change to {} is stuck\n", mode as u32))
+    }
+
+    /// Enters CONFIG mode as a device that is to be opened needs it.
+    pub(crate) fn enter_config(&self) -> Result {
+        self.generation().enter_config(self)
     }
 
     /// The address that a boot loader may have left, readable in CONFIG mode.
@@ -498,172 +801,169 @@ impl<'bound> Regs<'bound> {
 
         io.update(CCC, |ccc| ccc.with_dtsr(false));
         io.write(DBAT, dbat.into());
-        match self.hw.family {
-            Family::GbEth => {
-                io.write_reg(RCR::zeroed().with_const_rfcl::<0x6000>());
-                io.write(RTC, (0x7ffc_0000 | self.hw.family.max_rx_frame()).into());
-                io.write_reg(TGC::zeroed().with_const_tbd::<0x22_2200>());
-                io.write_reg(TCCR::zeroed());
-            }
-        }
+        self.generation().init_dmac(self);
         io.write_reg(RIC1::zeroed());
-        io.write_reg(
-            RIC2::zeroed()
-                .with_const_qfe::<{ 1 << ravb_desc::BE }>()
-                .with_rffe(true),
+        io.write(
+            RIC2,
+            (RIC2::zeroed().with_rffe(true).into_raw() | self.all_queues()).into(),
         );
-        self.unmask_queue();
+        // The masks of the queues are shared, and the hardware was reset.
+        self.hw.masks.lock().enabled = self.all_queues();
+        io.write(RIC0, self.all_queues().into());
+        io.write(TIC, self.all_queues().into());
+    }
+
+    /// The bits of all queues.
+    fn all_queues(&self) -> u32 {
+        (1 << self.hw.variant.queues) - 1
     }
 
     /// Sets up the E-MAC, in OPERATION mode, with the transmitter and receiver still off.
     pub(crate) fn init_emac(&self, address: MacAddress, tx_checksum: bool) -> Result {
         const CRC_LEN: u32 = 4;
         let io = self.io();
-        let mii = self.hw.interface == phy::Interface::MII;
 
-        match self.hw.family {
-            Family::GbEth => {
-                // The first access to the E-MAC after a reset: otherwise it misbehaves.
-                let cxr35 = CXR35::zeroed().with_const_halfcyc_clksw::<1000>();
-                io.write_reg(if mii {
-                    cxr35.with_const_sel_xmii::<2>()
-                } else {
-                    cxr35.with_const_sel_xmii::<0>()
-                });
-                io.update(CXR31, |cxr31| {
-                    cxr31.with_sel_link0(!mii).with_sel_link1(false)
-                });
-            }
-        }
-        io.write(RFLR, (self.hw.family.max_rx_frame() + CRC_LEN).into());
+        self.generation().init_emac_first(self);
+        io.write(RFLR, (self.hw.variant.max_rx_frame + CRC_LEN).into());
         self.set_address(address);
         // Causes from before.
         io.write_reg(
             ECSR::zeroed()
                 .with_icd(true)
+                .with_mpd(true)
                 .with_lchng(true)
                 .with_pfri(true),
         );
-        match self.hw.family {
-            Family::GbEth => self.init_toe(tx_checksum)?,
-        }
-        io.write_reg(ECSIPR::zeroed().with_icdip(true));
+        self.generation().init_emac_last(self, tx_checksum)?;
+        io.write_reg(
+            ECSIPR::zeroed()
+                .with_icdip(true)
+                .with_lchngip(self.hw.wiring.link_pin.is_some()),
+        );
         Ok(())
-    }
-
-    /// Sets up the checksum engine.
-    ///
-    /// Received frames are always verified: whether the result is used is decided when a frame is
-    /// passed up, so that nothing depends on which setting a frame was received under.
-    fn init_toe(&self, tx_checksum: bool) -> Result {
-        let io = self.io();
-        let on = CSR0::zeroed().with_tpe(true).with_rpe(true);
-
-        io.write_reg(CSR0::zeroed());
-        let idle = self.wait(|io| {
-            let csr0 = io.read(CSR0);
-            !csr0.tpe() && !csr0.rpe()
-        });
-        if idle.is_ok() {
-            io.write_reg(Self::tx_checksums(tx_checksum));
-            io.write_reg(
-                CSR2::zeroed()
-                    .with_tcp4(true)
-                    .with_udp4(true)
-                    .with_icmp4(true)
-                    .with_tcp6(true)
-                    .with_udp6(true)
-                    .with_icmp6(true),
-            );
-        }
-        // In any case: frames stop for good while a direction is off.
-        io.write_reg(on);
-        idle.inspect_err(|_| dev_err!(self.hw.dev, "checksum engine does not stop\n"))
-    }
-
-    fn tx_checksums(on: bool) -> CSR1 {
-        CSR1::zeroed()
-            .with_tcp4(on)
-            .with_udp4(on)
-            .with_tcp6(on)
-            .with_udp6(on)
     }
 
     /// Switches the computation of checksums on or off, with traffic going on. May sleep.
     pub(crate) fn set_tx_checksum(&self, on: bool) -> Result {
-        match self.hw.family {
-            Family::GbEth => {
-                let io = self.io();
-                io.write_reg(CSR0::zeroed().with_rpe(true));
-                let idle = self.wait(|io| !io.read(CSR0).tpe());
-                if idle.is_ok() {
-                    io.write_reg(Self::tx_checksums(on));
-                }
-                io.write_reg(CSR0::zeroed().with_tpe(true).with_rpe(true));
-                idle
-            }
-        }
+        self.generation().set_tx_checksum(self, on)
+    }
+
+    /// Sets the mode of the E-MAC. With `on`, transmitter and receiver are on.
+    pub(crate) fn set_emac_mode(&self, link: Option<Link>, on: bool, promiscuous: bool) {
+        let full_duplex = link.is_none_or(|link| link.full_duplex);
+        self.io().write_reg(
+            self.generation()
+                .emac_mode(full_duplex)
+                .with_prm(promiscuous)
+                .with_te(on)
+                .with_re(on),
+        );
     }
 
     /// Sets the speed, in Mbit/s, that the PHY negotiated.
     pub(crate) fn set_speed(&self, speed: u32) {
-        match self.hw.family {
-            Family::GbEth => {
-                let gecmr = GECMR::zeroed();
-                self.io().write_reg(match speed {
-                    10 => gecmr.with_const_speed::<0>(),
-                    100 => gecmr.with_const_speed::<1>(),
-                    _ => gecmr.with_const_speed::<2>(),
-                });
-            }
-        }
+        self.io().write_reg(self.generation().speed(speed));
     }
 
-    /// Unmasks the receive and transmit interrupts of the queue.
+    /// Adds what the hardware counted since the last time. The caller sees to it that this is done
+    /// in one place at a time.
+    pub(crate) fn collect(&self, counters: &HwCounters) {
+        self.generation().collect(self, counters);
+    }
+
+    /// Unmasks the receive and transmit interrupts of a queue.
     #[inline]
-    pub(crate) fn unmask_queue(&self) {
+    pub(crate) fn unmask_queue(&self, queue: QueueId) {
+        self.generation().unmask_queue(self, queue);
+    }
+
+    /// Masks the receive and transmit interrupts of a queue.
+    #[inline]
+    pub(crate) fn mask_queue(&self, queue: QueueId) {
+        self.generation().mask_queue(self, queue);
+    }
+
+    /// Changes the masks of a queue in registers that all queues share.
+    fn update_masks(&self, f: impl FnOnce(u32) -> u32) {
+        let mut masks = self.hw.masks.lock();
+        masks.enabled = f(masks.enabled);
+        self.io().write(RIC0, masks.enabled.into());
+        self.io().write(TIC, masks.enabled.into());
+    }
+
+    /// Forgets the received and transmitted frames of a queue that were signalled so far.
+    #[inline]
+    pub(crate) fn clear_queue(&self, queue: QueueId) {
+        /// All but the reserved bits: ones leave the other causes alone.
+        const RIS0_BITS: u32 = 0x0003_ffff;
+        const TIS_BITS: u32 = 0x000f_0f0f;
+
         let io = self.io();
-        io.write_reg(RIC0::zeroed().with_const_fre::<{ 1 << ravb_desc::BE }>());
-        io.write_reg(TIC::zeroed().with_const_fte::<{ 1 << ravb_desc::BE }>());
+        io.write(RIS0, (RIS0_BITS & !queue.bit()).into());
+        io.write(TIS, (TIS_BITS & !queue.bit()).into());
     }
 
-    /// Masks the receive and transmit interrupts of the queue.
-    ///
-    /// The masks belong to the queue alone, so that no lock is needed: should an unmasking poll on
-    /// another CPU be overtaken, the poll that was scheduled with the masking unmasks again.
+    /// Asks the DMAC to look at a transmit ring. What other queues asked for stays in force.
     #[inline]
-    pub(crate) fn mask_queue(&self) {
-        let io = self.io();
-        io.write_reg(RIC0::zeroed());
-        io.write_reg(TIC::zeroed());
-    }
-
-    /// Forgets the received and transmitted frames of the queue that were signalled so far.
-    #[inline]
-    pub(crate) fn clear_queue(&self) {
-        let io = self.io();
-        // Ones keep the bits of the other queues, where they exist; reserved bits are written 0.
-        io.write_reg(RIS0::zeroed().with_const_frf::<{ 0x3_ffff & !(1 << ravb_desc::BE) }>());
-        io.write_reg(
-            TIS::zeroed()
-                .with_const_ftf::<{ 0xf & !(1 << ravb_desc::BE) }>()
-                .with_const_fifo::<0xf>()
-                .with_const_tdpf::<0xf>(),
-        );
-    }
-
-    /// Asks the DMAC to look at the transmit ring.
-    #[inline]
-    pub(crate) fn ring_doorbell(&self) {
+    pub(crate) fn ring_doorbell(&self, queue: QueueId) {
+        let tccr = if self.hw.variant.queues > 1 {
+            TCCR::zeroed().with_tfen(true)
+        } else {
+            TCCR::zeroed()
+        };
         self.io()
-            .write_reg(TCCR::zeroed().with_const_tsrq::<{ 1 << ravb_desc::BE }>());
+            .write(TCCR, (tccr.into_raw() | queue.bit()).into());
     }
 
     /// Masks all interrupts.
     pub(crate) fn mask_all(&self) {
-        self.mask_queue();
+        self.update_masks(|_| 0);
         self.io().write_reg(RIC2::zeroed());
         self.io().write_reg(ECSIPR::zeroed());
+    }
+
+    /// The queues that have received or transmitted frames, and are not masked.
+    ///
+    /// Where there is one queue, this is not called without reason, and nothing is read.
+    #[inline]
+    pub(crate) fn pending_queues(&self) -> impl Iterator<Item = QueueId> {
+        let bits = if self.hw.variant.queues == 1 {
+            QueueId::BestEffort.bit()
+        } else {
+            let io = self.io();
+            let pending = io.read(RIS0).into_raw() | io.read(TIS).into_raw();
+            pending & self.hw.masks.lock().enabled
+        };
+        QueueId::of_bits(bits)
+    }
+
+    /// The queues of the device.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
+        QueueId::of_bits(self.all_queues())
+    }
+
+    /// Reads and forgets what frames were lost.
+    pub(crate) fn take_losses(&self) -> Losses<impl Iterator<Item = QueueId>> {
+        let io = self.io();
+        let ris2 = io.read(RIS2);
+
+        // Zeroes clear: everything that is enabled is handled by the caller.
+        io.write(RIS2, (0x0003_ffff & !self.all_queues()).into());
+        io.write_reg(EIS::zeroed().with_const_errors::<0x7ff>());
+        Losses {
+            queues: QueueId::of_bits(ris2.qff().get() & self.all_queues()),
+            fifo: ris2.rfff(),
+        }
+    }
+
+    /// Whether the link pin says that there is a link; true where it is not wired.
+    pub(crate) fn link_pin(&self) -> bool {
+        let level = || self.io().read(PSR).lmon();
+        match self.hw.wiring.link_pin {
+            None => true,
+            Some(LinkPin::ActiveHigh) => level(),
+            Some(LinkPin::ActiveLow) => !level(),
+        }
     }
 
     /// Stops the DMAC in an orderly way: what is under way is finished first.

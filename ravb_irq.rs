@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The interrupt handler, and what it schedules.
+//! The interrupt handlers, and what they schedule.
 
 use kernel::{
     io::Io,
@@ -8,7 +8,6 @@ use kernel::{
         Handler,
         IrqReturn, //
     },
-    prelude::*,
     sync::Arc, //
 };
 
@@ -21,14 +20,15 @@ use crate::{
         },
         netdev::NetDevice, //
     },
-    ravb_desc,
     ravb_hw::{
+        Cause,
+        QueueId,
         Regs,
         ECSR,
-        EIS,
         ISS,
-        RIS2, //
+        MAX_QUEUES, //
     },
+    ravb_link::EmacLock,
     ravb_rx::RxQueue,
     ravb_stats::DeviceStats,
     ravb_tx::TxReclaim,
@@ -37,6 +37,7 @@ use crate::{
 
 /// What is polled: both directions of a queue.
 pub(crate) struct Queue<'bound> {
+    pub(crate) id: QueueId,
     pub(crate) regs: Arc<Regs<'bound>>,
     pub(crate) tx: TxReclaim<'bound>,
     pub(crate) rx: RxQueue<'bound, Self>,
@@ -47,7 +48,7 @@ impl<'bound> Poll for Queue<'bound> {
 
     fn poll(&mut self, cx: &napi::Context<'_, Self::Device>) -> usize {
         // Before the rings are looked at: what comes later raises the interrupt anew.
-        self.regs.clear_queue();
+        self.regs.clear_queue(self.id);
         self.tx.poll(cx);
         if cx.budget() == 0 {
             return 0;
@@ -56,30 +57,51 @@ impl<'bound> Poll for Queue<'bound> {
     }
 
     fn rearm(&mut self, _dev: &NetDevice<Self::Device>) {
-        self.regs.unmask_queue();
+        self.regs.unmask_queue(self.id);
     }
 }
 
-/// The handler of the one interrupt line of GbEth, which may be shared.
+/// The NAPI contexts of a device, one for each queue that it has.
+pub(crate) type Napis<'bound> = [Option<Arc<Napi<Queue<'bound>>>>; MAX_QUEUES];
+
+/// The handler of an interrupt line.
 ///
-/// It is requested while the interface is up only. So the clocks are on whenever it runs, also when
-/// it runs on behalf of somebody else.
+/// Lines are requested while the interface is up only. So the clocks are on whenever a handler
+/// runs, also when it runs on behalf of another device that shares the line.
 pub(crate) struct Interrupt<'bound> {
+    pub(crate) cause: Cause,
     pub(crate) regs: Arc<Regs<'bound>>,
-    pub(crate) napi: Arc<Napi<Queue<'bound>>>,
+    pub(crate) napis: Napis<'bound>,
+    pub(crate) emac: Arc<EmacLock<'bound>>,
     pub(crate) stats: Arc<DeviceStats>,
 }
 
 impl Handler for Interrupt<'_> {
     fn handle(&self) -> IrqReturn {
+        match self.cause {
+            // The line is the queue's alone: there is nothing to ask the hardware.
+            Cause::Queue(queue) => self.schedule(queue),
+            Cause::All => return self.handle_any(true),
+            Cause::Errors => return self.handle_any(false),
+            Cause::Emac => self.emac(),
+        }
+        IrqReturn::Handled
+    }
+}
+
+impl Interrupt<'_> {
+    /// Handles whatever is pending, frames if there is no other line for them.
+    fn handle_any(&self, frames: bool) -> IrqReturn {
         let iss = self.regs.io().read(ISS);
-        if !(iss.frs() || iss.fts() || iss.es() || iss.ms()) {
+        let frames = frames && (iss.frs() || iss.fts());
+
+        if !(frames || iss.es() || iss.ms()) {
             return IrqReturn::None;
         }
-        if iss.frs() || iss.fts() {
-            // Masked whether or not it can be scheduled: a level that stays would never end.
-            self.regs.mask_queue();
-            self.napi.schedule();
+        if frames {
+            for queue in self.regs.pending_queues() {
+                self.schedule(queue);
+            }
         }
         if iss.es() {
             self.lost_frames();
@@ -89,21 +111,24 @@ impl Handler for Interrupt<'_> {
         }
         IrqReturn::Handled
     }
-}
 
-impl Interrupt<'_> {
+    /// Lets a queue be polled.
+    fn schedule(&self, queue: QueueId) {
+        // Masked whether or not it can be scheduled: a level that stays would never end.
+        self.regs.mask_queue(queue);
+        if let Some(napi) = &self.napis[queue.slot()] {
+            napi.schedule();
+        }
+    }
+
     /// Frames were lost for want of a descriptor, or of room in the FIFO.
     fn lost_frames(&self) {
-        let io = self.regs.io();
-        let ris2 = io.read(RIS2);
+        let losses = self.regs.take_losses();
 
-        // Zeroes clear what is handled here; ones leave the other queues alone.
-        io.write_reg(RIS2::zeroed().with_const_qff::<{ 0x3_ffff & !(1 << ravb_desc::BE) }>());
-        io.write_reg(EIS::zeroed().with_const_errors::<0x7ff>());
-        if ris2.qff().get() & 1 << ravb_desc::BE != 0 {
-            self.stats.rx_over_errors.add(1);
+        for queue in losses.queues {
+            self.stats.rx(queue).over_errors.add(1);
         }
-        if ris2.rfff() {
+        if losses.fifo {
             self.stats.rx_fifo_errors.add(1);
         }
     }
@@ -116,6 +141,9 @@ impl Interrupt<'_> {
         io.write_reg(ecsr);
         if ecsr.icd() {
             self.stats.carrier_events.add(1);
+        }
+        if ecsr.lchng() {
+            self.emac.lock().set_link_pin(self.regs.link_pin());
         }
     }
 }

@@ -7,7 +7,8 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        MutexGuard, //
+        MutexGuard,
+        SpinLockIrq, //
     }, //
 };
 
@@ -23,20 +24,22 @@ use crate::{
         Hw,
         Mode,
         Regs,
-        CXR41,
-        CXR42,
-        ECMR,
-        PIR,
-        TROCR, //
+        PIR, //
     },
     ravb_stats::HwCounters, //
 };
+
+/// The E-MAC, as the link, the receive mode and the interrupt handler change it.
+pub(crate) type EmacLock<'bound> = SpinLockIrq<Emac<'bound>>;
 
 /// How the E-MAC is set. What its mode register holds follows from this, so that it is never read.
 pub(crate) struct Emac<'bound> {
     /// The registers, while the interface is up.
     regs: Option<Arc<Regs<'bound>>>,
+    /// What the PHY says.
     link: Option<Link>,
+    /// What the link pin says, if it is wired and has changed.
+    link_pin: bool,
     promiscuous: bool,
 }
 
@@ -46,6 +49,7 @@ impl<'bound> Emac<'bound> {
         Self {
             regs: None,
             link: None,
+            link_pin: true,
             promiscuous: false,
         }
     }
@@ -53,13 +57,14 @@ impl<'bound> Emac<'bound> {
     /// Switches the E-MAC on; [`Regs::init_emac`] was called before.
     pub(crate) fn start(&mut self, regs: Arc<Regs<'bound>>, promiscuous: bool) {
         self.promiscuous = promiscuous;
+        self.link_pin = true;
         self.regs = Some(regs);
         self.apply_link();
     }
 
     /// Whether there is a link.
     pub(crate) fn has_link(&self) -> bool {
-        self.link.is_some()
+        self.link.is_some() && self.link_pin
     }
 
     /// The E-MAC is off. The result is to be dropped without the lock of the E-MAC.
@@ -73,7 +78,7 @@ impl<'bound> Emac<'bound> {
         self.apply();
     }
 
-    /// Follows the link; returns whether it changed.
+    /// Follows the PHY; returns whether the link changed.
     pub(crate) fn set_link(&mut self, link: Option<Link>) -> bool {
         let changed = self.link != link;
         self.link = link;
@@ -81,6 +86,12 @@ impl<'bound> Emac<'bound> {
             self.apply_link();
         }
         changed
+    }
+
+    /// Follows the link pin.
+    pub(crate) fn set_link_pin(&mut self, up: bool) {
+        self.link_pin = up;
+        self.apply();
     }
 
     fn apply_link(&self) {
@@ -91,44 +102,19 @@ impl<'bound> Emac<'bound> {
     }
 
     fn apply(&self) {
-        let Some(regs) = &self.regs else {
-            return;
-        };
-        // Transmitter and receiver are off while there is no link. The core may transmit as soon
-        // as there is one, which is before the speed is known here; frames wait until then.
-        let on = self.link.is_some();
-
-        regs.io().write_reg(
-            ECMR::zeroed()
-                .with_prm(self.promiscuous)
-                .with_dm(self.link.is_none_or(|link| link.full_duplex))
-                .with_te(on)
-                .with_re(on)
-                .with_rxf(true)
-                .with_zpf(true)
-                .with_rcpt(true),
-        );
+        if let Some(regs) = &self.regs {
+            // Transmitter and receiver are off while there is no link. The core may transmit as
+            // soon as there is one, which is before the speed is known here; frames wait until
+            // then.
+            regs.set_emac_mode(self.link, self.has_link(), self.promiscuous);
+        }
     }
 
     /// Adds what the hardware counted since the last time.
     pub(crate) fn collect(&self, counters: &HwCounters) {
-        let Some(regs) = &self.regs else {
-            return;
-        };
-        let io = regs.io();
-
-        counters
-            .tx_timeouts
-            .add(u64::from(io.read(TROCR).into_raw()));
-        io.write_reg(TROCR::zeroed());
-        counters
-            .collisions
-            .add(u64::from(io.read(CXR41).into_raw()));
-        io.write_reg(CXR41::zeroed());
-        counters
-            .carrier_errors
-            .add(u64::from(io.read(CXR42).into_raw()));
-        io.write_reg(CXR42::zeroed());
+        if let Some(regs) = &self.regs {
+            regs.collect(counters);
+        }
     }
 }
 

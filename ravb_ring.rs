@@ -35,12 +35,15 @@ const WORDS: usize = 2;
 /// A table or ring of descriptors.
 struct Descriptors {
     words: Coherent<[u32]>,
+    /// Words of each descriptor.
+    stride: usize,
 }
 
 impl Descriptors {
-    fn new(dev: &Device<Bound>, count: usize) -> Result<Self> {
+    fn new(dev: &Device<Bound>, count: usize, stride: usize) -> Result<Self> {
         Ok(Self {
-            words: Coherent::zeroed_slice(dev, count * WORDS, GFP_KERNEL)?,
+            words: Coherent::zeroed_slice(dev, count * stride, GFP_KERNEL)?,
+            stride,
         })
     }
 
@@ -52,7 +55,7 @@ impl Descriptors {
     /// Reads the first word of descriptor `index`; one that does not exist reads as 0.
     #[inline]
     fn first(&self, index: u32) -> u32 {
-        let read = || Ok::<_, Error>(io_read!(self.words, [try: index as usize * WORDS]));
+        let read = || Ok::<_, Error>(io_read!(self.words, [try: index as usize * self.stride]));
         u32::from_le(read().unwrap_or(0))
     }
 
@@ -60,7 +63,7 @@ impl Descriptors {
     #[inline]
     fn set_pointer(&self, index: u32, pointer: u32) {
         let write = || {
-            io_write!(self.words, [try: index as usize * WORDS + 1], pointer.to_le());
+            io_write!(self.words, [try: index as usize * self.stride + 1], pointer.to_le());
             Ok::<_, Error>(())
         };
         let _ = write();
@@ -70,7 +73,7 @@ impl Descriptors {
     #[inline]
     fn set_first(&self, index: u32, first: u32) {
         let write = || {
-            io_write!(self.words, [try: index as usize * WORDS], first.to_le());
+            io_write!(self.words, [try: index as usize * self.stride], first.to_le());
             Ok::<_, Error>(())
         };
         let _ = write();
@@ -84,8 +87,8 @@ struct Ring {
 }
 
 impl Ring {
-    fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
-        let descriptors = Descriptors::new(dev, size as usize + 1)?;
+    fn new(dev: &Device<Bound>, size: u32, stride: usize) -> Result<Self> {
+        let descriptors = Descriptors::new(dev, size as usize + 1, stride)?;
         descriptors.set_pointer(size, descriptors.address()?);
         descriptors.set_first(size, ravb_desc::LINK);
         Ok(Self { descriptors, size })
@@ -104,7 +107,7 @@ pub(crate) struct BaseTable(Descriptors);
 impl BaseTable {
     /// Creates the table with all queues unused.
     pub(crate) fn new(dev: &Device<Bound>) -> Result<Self> {
-        let table = Descriptors::new(dev, ravb_desc::DBAT_ENTRIES)?;
+        let table = Descriptors::new(dev, ravb_desc::DBAT_ENTRIES, WORDS)?;
         for index in 0..ravb_desc::DBAT_ENTRIES as u32 {
             table.set_first(index, ravb_desc::UNUSED);
         }
@@ -144,10 +147,10 @@ impl Base for RxRing {
 }
 
 impl RxRing {
-    /// Creates a ring of `size` slots, none of them armed.
-    pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+    /// Creates a ring of `size` slots, none of them armed. A descriptor has `words` words.
+    pub(crate) fn new(dev: &Device<Bound>, size: u32, words: usize) -> Result<Self> {
         Ok(Self {
-            ring: Ring::new(dev, size)?,
+            ring: Ring::new(dev, size, words)?,
             current: 0,
             dirty: 0,
             armed: 0,
@@ -246,7 +249,7 @@ impl TxRing {
     /// Creates a ring of `size` slots, none of them the hardware's.
     pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
         // The hardware stops at what it is not given.
-        let ring = Ring::new(dev, size)?;
+        let ring = Ring::new(dev, size, WORDS)?;
         for slot in 0..size {
             ring.descriptors.set_first(slot, ravb_desc::RESERVED);
         }

@@ -4,7 +4,7 @@
 //!
 //! The controllers of the RZ/G2L family (GbEth) and of R-Car and RZ/V2M (EtherAVB) share a DMA
 //! controller, which moves frames between memory and a MAC along rings of descriptors. This driver
-//! serves GbEth; EtherAVB is recognised but not served yet.
+//! serves both.
 //!
 //! Where to begin reading: reception is in [`ravb_rx`], transmission in [`ravb_tx`], the registers
 //! are in [`ravb_hw`]. This file says how a device is set up and taken down. `Documentation/` has
@@ -39,8 +39,7 @@ use kernel::{
     prelude::*,
     sync::{
         new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     },
     time::Delta,
     types::ScopeGuard, //
@@ -61,6 +60,7 @@ use net::{
     },
     phy::{
         self,
+        Interface,
         Link,
         LinkHandler, //
     },
@@ -70,17 +70,29 @@ use net::{
     skbuff::SkBuff, //
 };
 use ravb_hw::{
+    Cause,
     Hw,
-    Info,
+    LinkPin,
     Mode,
-    Regs, //
+    QueueId,
+    Regs,
+    Variant,
+    Wiring,
+    GBETH,
+    GEN2,
+    GEN3,
+    GEN4,
+    MAX_QUEUES,
+    RZV2M, //
 };
 use ravb_irq::{
     Interrupt,
+    Napis,
     Queue, //
 };
 use ravb_link::{
     Emac,
+    EmacLock,
     MdioPins, //
 };
 use ravb_ring::BaseTable;
@@ -95,13 +107,12 @@ const AUTOSUSPEND_DELAY: Delta = Delta::from_millis(100);
 const DEFAULT_RING_SIZES: RingSizes = RingSizes { rx: 1024, tx: 64 };
 
 /// A device, as all parts of the driver share it.
-#[pin_data]
 struct Ravb<'bound> {
     hw: Arc<Hw<'bound>>,
-    irq: irq::Number<'bound>,
+    /// One for each of the lines of the variant.
+    irqs: KVec<irq::Number<'bound>>,
     stats: Arc<DeviceStats>,
-    #[pin]
-    emac: SpinLockIrq<Emac<'bound>>,
+    emac: Arc<EmacLock<'bound>>,
 }
 
 /// What RTNL protects.
@@ -120,67 +131,129 @@ struct Open<'bound> {
 
 /// What moves frames: everything that a change of the ring sizes makes anew.
 struct DataPath<'bound> {
-    line: irq::Line<'bound, Interrupt<'bound>>,
-    napi: Arc<Napi<Queue<'bound>>>,
+    lines: KVec<irq::Line<'bound, Interrupt<'bound>>>,
+    napis: Napis<'bound>,
     /// The hardware looks at it as long as it is in OPERATION mode.
     table: BaseTable,
 }
 
+/// The queues of a device that is being opened or closed.
+type Queues<T> = [Option<T>; MAX_QUEUES];
+
 impl<'bound> DataPath<'bound> {
     /// Sets up rings and interrupts and lets frames flow.
     fn start(dev: &mut Locked<'_, Ravb<'bound>>, regs: &Arc<Regs<'bound>>) -> Result<Self> {
-        let napi = Napi::add(dev, ravb_desc::BE as u16)?;
-        let started = Self::start_polled(dev, regs, &napi);
+        let mut napis: Napis<'bound> = [const { None }; MAX_QUEUES];
+
+        let mut started = regs.queues().try_for_each(|queue| {
+            napis[queue.slot()] = Some(Napi::add(dev, queue.index())?);
+            Ok(())
+        });
+        let path = match started {
+            Ok(()) => Self::start_queues(dev, regs, &napis),
+            Err(error) => Err(error),
+        };
+        started = path.as_ref().map(|_| ()).map_err(|error| *error);
         if started.is_err() {
-            napi.delete(dev);
+            delete(dev, &napis);
         }
-        started
+        path
     }
 
-    fn start_polled(
+    fn start_queues(
         dev: &mut Locked<'_, Ravb<'bound>>,
         regs: &Arc<Regs<'bound>>,
-        napi: &Arc<Napi<Queue<'bound>>>,
+        napis: &Napis<'bound>,
     ) -> Result<Self> {
         let ravb = dev.device();
-        let hw = &ravb.hw;
         let sizes = dev.state().ring_sizes;
+        let table = BaseTable::new(ravb.hw.dev())?;
+        let mut polled: Queues<Queue<'bound>> = [const { None }; MAX_QUEUES];
+        let mut transmitted: Queues<TxQueue<'bound>> = [const { None }; MAX_QUEUES];
 
-        let rx = RxQueue::new(dev, napi, sizes.rx)?;
-        let (tx, reclaim) = ravb_tx::queue(hw, regs, &ravb.stats, sizes.tx)?;
-        let table = BaseTable::new(hw.dev())?;
-        table.link(ravb_desc::dbat_rx(ravb_desc::BE), rx.ring())?;
-        table.link(ravb_desc::dbat_tx(ravb_desc::BE), reclaim.ring())?;
+        for id in regs.queues() {
+            let napi = napis[id.slot()].as_ref().ok_or(EINVAL)?;
+            let rx = RxQueue::new(dev, napi, id, sizes.rx)?;
+            let (tx, reclaim) = ravb_tx::queue(id, regs, &ravb.stats, sizes.tx)?;
 
-        let line = ravb.irq.request_shared(Interrupt {
-            regs: regs.clone(),
-            napi: napi.clone(),
-            stats: ravb.stats.clone(),
-        })?;
-        napi.enable(
-            dev,
-            ravb.irq.get(),
-            Queue {
+            table.link(ravb_desc::dbat_rx(id.slot()), rx.ring())?;
+            table.link(ravb_desc::dbat_tx(id.slot()), reclaim.ring())?;
+            transmitted[id.slot()] = Some(tx);
+            polled[id.slot()] = Some(Queue {
+                id,
                 regs: regs.clone(),
                 tx: reclaim,
                 rx,
-            },
-        );
+            });
+        }
+
         let this = Self {
-            line,
-            napi: napi.clone(),
+            lines: Self::request_lines(ravb, regs, napis)?,
+            napis: napis.clone(),
             table,
         };
-        let started = this.start_hardware(dev, regs);
-        if let Err(error) = started {
-            // The queue goes before the caller removes the NAPI context.
-            drop(this.napi.disable(dev));
+        this.enable(dev, polled);
+        if let Err(error) = this.start_hardware(dev, regs) {
+            // The queues go before the caller removes the NAPI contexts.
+            drop(this.disable(dev));
             return Err(error);
         }
 
-        dev.install_tx_queue(ravb_desc::BE as u16, tx);
+        for id in regs.queues() {
+            if let Some(queue) = transmitted[id.slot()].take() {
+                dev.install_tx_queue(id.index(), queue);
+            }
+        }
         dev.wake_tx();
         Ok(this)
+    }
+
+    fn request_lines(
+        ravb: &Ravb<'bound>,
+        regs: &Arc<Regs<'bound>>,
+        napis: &Napis<'bound>,
+    ) -> Result<KVec<irq::Line<'bound, Interrupt<'bound>>>> {
+        let specs = ravb.hw.variant.lines;
+        let mut lines = KVec::with_capacity(specs.len(), GFP_KERNEL)?;
+
+        for (number, spec) in ravb.irqs.iter().zip(specs) {
+            let handler = Interrupt {
+                cause: spec.cause,
+                regs: regs.clone(),
+                napis: napis.clone(),
+                emac: ravb.emac.clone(),
+                stats: ravb.stats.clone(),
+            };
+            let line = number.request(spec.cause == Cause::All, spec.label, handler)?;
+            lines.push(line, GFP_KERNEL)?;
+        }
+        Ok(lines)
+    }
+
+    /// The interrupt that a queue raises.
+    fn irq_of(ravb: &Ravb<'_>, id: QueueId) -> u32 {
+        ravb.irqs
+            .iter()
+            .zip(ravb.hw.variant.lines)
+            .find(|(_, line)| matches!(line.cause, Cause::All) || line.cause == Cause::Queue(id))
+            .map_or(0, |(number, _)| number.get())
+    }
+
+    /// Lets the queues be polled.
+    fn enable(&self, dev: &mut Locked<'_, Ravb<'bound>>, queues: Queues<Queue<'bound>>) {
+        for (napi, queue) in self.napis.iter().zip(queues) {
+            if let (Some(napi), Some(queue)) = (napi, queue) {
+                let irq = Self::irq_of(dev, queue.id);
+                napi.enable(dev, irq, queue);
+            }
+        }
+    }
+
+    /// Waits until no queue is polled, and returns them.
+    fn disable(&self, dev: &mut Locked<'_, Ravb<'bound>>) -> Queues<Queue<'bound>> {
+        self.napis
+            .each_ref()
+            .map(|napi| napi.as_ref().and_then(|napi| napi.disable(dev)))
     }
 
     fn start_hardware(
@@ -196,7 +269,7 @@ impl<'bound> DataPath<'bound> {
         });
 
         regs.set_mode(Mode::Reset)?;
-        regs.set_mode(Mode::Config)?;
+        regs.enter_config()?;
         regs.init_dmac(self.table.address()?);
         regs.set_mode(Mode::Operation)?;
         regs.init_emac(
@@ -216,10 +289,16 @@ impl<'bound> DataPath<'bound> {
         let ravb = dev.device();
 
         regs.mask_all();
-        // No handler runs after this, so that nothing schedules a poll.
-        drop(self.line);
-        // The queue is kept until the hardware does not look at it any more.
-        let queue = self.napi.disable(dev);
+        // The queues are kept until the hardware does not look at them any more.
+        let queues = self.disable(dev);
+        // The last poll may have unmasked its queue. No handler runs after this.
+        regs.mask_all();
+        let Self {
+            lines,
+            napis,
+            table,
+        } = self;
+        drop(lines);
         dev.remove_tx_queues();
 
         let (has_link, emac) = {
@@ -242,9 +321,16 @@ impl<'bound> DataPath<'bound> {
         *up = false;
         drop(up);
 
-        drop(queue);
-        drop(self.table);
-        self.napi.delete(dev);
+        drop(queues);
+        drop(table);
+        delete(dev, &napis);
+    }
+}
+
+/// Removes the NAPI contexts of a device.
+fn delete<'bound>(dev: &Locked<'_, Ravb<'bound>>, napis: &Napis<'bound>) {
+    for napi in napis.iter().flatten() {
+        napi.delete(dev);
     }
 }
 
@@ -254,7 +340,12 @@ impl<'bound> Open<'bound> {
         let regs = Arc::new(Regs::new(hw)?, GFP_KERNEL)?;
         let path = DataPath::start(dev, &regs)?;
 
-        match phy::Connection::connect(dev, hw.dev(), hw.interface, hw.family.phy_restriction()) {
+        match phy::Connection::connect(
+            dev,
+            hw.dev(),
+            hw.wiring.interface,
+            hw.variant.phy_restriction,
+        ) {
             Ok(phy) => {
                 phy.start();
                 Ok(Self { phy, path, regs })
@@ -273,53 +364,28 @@ impl<'bound> Open<'bound> {
         // The next PHY may say something else.
         dev.emac.lock().set_link(None);
     }
-
-    /// Makes rings of the sizes that the state says.
-    fn restart(self, dev: &mut Locked<'_, Ravb<'bound>>) -> Result<Self, (Error, Closing<'bound>)> {
-        let Self { phy, path, regs } = self;
-        path.stop(dev, &regs);
-        match DataPath::start(dev, &regs) {
-            Ok(path) => Ok(Self { phy, path, regs }),
-            Err(error) => Err((error, Closing { phy, regs })),
-        }
-    }
-}
-
-/// An interface whose data path could not be restarted.
-struct Closing<'bound> {
-    phy: phy::Connection,
-    regs: Arc<Regs<'bound>>,
-}
-
-impl<'bound> Closing<'bound> {
-    /// Tries again, with the sizes that the state says now.
-    fn reopen(self, dev: &mut Locked<'_, Ravb<'bound>>) -> Result<Open<'bound>> {
-        let path = DataPath::start(dev, &self.regs)?;
-        Ok(Open {
-            phy: self.phy,
-            path,
-            regs: self.regs,
-        })
-    }
 }
 
 /// Changes the sizes of the rings. Should that fail, the old ones are restored.
 fn resize_rings<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, sizes: RingSizes) -> Result {
     let old = core::mem::replace(&mut dev.state().ring_sizes, sizes);
-    let Some(open) = dev.state().open.take() else {
+    let Some(Open { phy, path, regs }) = dev.state().open.take() else {
         return Ok(());
     };
-    match open.restart(dev) {
-        Ok(open) => {
-            dev.state().open = Some(open);
-            Ok(())
-        }
-        Err((error, closing)) => {
+    path.stop(dev, &regs);
+
+    let (path, result) = match DataPath::start(dev, &regs) {
+        Ok(path) => (Ok(path), Ok(())),
+        Err(error) => {
             dev.state().ring_sizes = old;
-            dev.state().open = closing.reopen(dev).ok();
-            Err(error)
+            (DataPath::start(dev, &regs), Err(error))
         }
+    };
+    match path {
+        Ok(path) => dev.state().open = Some(Open { phy, path, regs }),
+        Err(_) => dev_err!(dev.hw.dev(), "no memory for rings, the interface is dead\n"),
     }
+    result
 }
 
 impl<'bound> netdev::Operations for Ravb<'bound> {
@@ -345,6 +411,16 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
         skb: SkBuff,
     ) -> Xmit {
         queue.transmit(txq, skb)
+    }
+
+    fn select_queue(dev: &NetDevice<Self>, skb: &SkBuff) -> u16 {
+        // Only the queue for network control has transmit timestamps.
+        let queue = if dev.hw.variant.queues > 1 && skb.wants_hardware_timestamp() {
+            QueueId::NetworkControl
+        } else {
+            QueueId::BestEffort
+        };
+        queue.index()
     }
 
     fn set_rx_mode(dev: &mut Locked<'_, Self>) -> Result {
@@ -390,35 +466,14 @@ kernel::of_device_table!(
     OF_TABLE,
     <RavbDriver as platform::Driver>::IdInfo,
     [
-        (
-            of::DeviceId::new(c"renesas,etheravb-r8a7790"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-r8a7794"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-rcar-gen2"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-r8a7795"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-rcar-gen3"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-rcar-gen4"),
-            ravb_hw::ETHERAVB
-        ),
-        (
-            of::DeviceId::new(c"renesas,etheravb-rzv2m"),
-            ravb_hw::ETHERAVB
-        ),
-        (of::DeviceId::new(c"renesas,rzg2l-gbeth"), ravb_hw::GBETH),
+        (of::DeviceId::new(c"renesas,etheravb-r8a7790"), GEN2),
+        (of::DeviceId::new(c"renesas,etheravb-r8a7794"), GEN2),
+        (of::DeviceId::new(c"renesas,etheravb-rcar-gen2"), GEN2),
+        (of::DeviceId::new(c"renesas,etheravb-r8a7795"), GEN3),
+        (of::DeviceId::new(c"renesas,etheravb-rcar-gen3"), GEN3),
+        (of::DeviceId::new(c"renesas,etheravb-rcar-gen4"), GEN4),
+        (of::DeviceId::new(c"renesas,etheravb-rzv2m"), RZV2M),
+        (of::DeviceId::new(c"renesas,rzg2l-gbeth"), GBETH),
     ]
 );
 
@@ -435,21 +490,20 @@ struct BoundDevice<'bound> {
 impl RavbDriver {
     fn setup<'bound>(
         pdev: &'bound platform::Device<Core<'_>>,
-        info: Option<&Info>,
+        variant: Option<&'bound Variant>,
     ) -> Result<BoundDevice<'bound>> {
         let pdev: &'bound platform::Device<Bound> = pdev;
         let dev: &'bound Device<Bound> = pdev.as_ref();
-        let family = info
-            .and_then(|info| info.family)
-            .ok_or(ENODEV)
-            .map_err(|e| {
-                dev_err_probe!(dev, e, "EtherAVB is not supported yet, use the driver ravb")
-            })?;
+        let variant = variant.ok_or(EINVAL)?;
 
         let reset =
             reset::Control::deasserted(dev).map_err(|e| dev_err_probe!(dev, e, "missing reset"))?;
-        let irq = irq::Number::by_index(pdev, 0)
-            .map_err(|e| dev_err_probe!(dev, e, "missing interrupt"))?;
+        let mut irqs = KVec::with_capacity(variant.lines.len(), GFP_KERNEL)?;
+        for line in variant.lines {
+            let irq = irq::Number::of_device(pdev, line.name)
+                .map_err(|e| dev_err_probe!(dev, e, "missing interrupt{}", line.label))?;
+            irqs.push(irq, GFP_KERNEL)?;
+        }
         // The power domain switches the clocks; here it is only seen that there are both.
         let _ = Clk::get(dev, None).map_err(|e| dev_err_probe!(dev, e, "missing clock"))?;
         if !has_property(dev, c"power-domains") {
@@ -457,12 +511,7 @@ impl RavbDriver {
         }
         let refclk = OptionalClk::get(dev, Some(c"refclk"))
             .map_err(|e| dev_err_probe!(dev, e, "bad clock refclk"))?;
-        let interface = phy::Interface::of_device(dev)
-            .map_err(|_| dev_err_probe!(dev, EINVAL, "missing or unknown phy-mode"))?;
-        let request = pdev
-            .io_request_by_index(0)
-            .ok_or(EINVAL)
-            .map_err(|e| dev_err_probe!(dev, e, "missing register window"))?;
+        let wiring = Self::wiring(dev, variant)?;
         let address = match netdev::address_of_device(dev) {
             Err(error) if error == EPROBE_DEFER => {
                 return Err(dev_err_probe!(dev, error, "waiting for the MAC address"));
@@ -471,8 +520,8 @@ impl RavbDriver {
         };
 
         let runtime = pm::Runtime::enable(dev, AUTOSUSPEND_DELAY)?;
-        let hw = Hw::new(dev, request, runtime, refclk, reset, family, interface)
-            .map_err(|e| dev_err_probe!(dev, e, "cannot map the registers"))?;
+        let hw = Hw::new(pdev, runtime, refclk, reset, variant, wiring)
+            .map_err(|e| dev_err_probe!(dev, e, "missing or bad register window"))?;
         let address = match address {
             Some(address) => Some(address),
             None => Self::boot_address(&hw)?,
@@ -490,31 +539,47 @@ impl RavbDriver {
         .map_err(|e| dev_err_probe!(dev, e, "cannot register the MDIO bus"))?;
 
         let config = netdev::Config {
-            queues: 1,
-            features: family.features(),
-            max_mtu: netdev::mtu_of_frame(family.max_tx_frame()),
+            queues: variant.queues,
+            features: variant.features,
+            max_mtu: netdev::mtu_of_frame(variant.max_tx_frame),
             address,
-            // Small cores are swamped by interrupts and softirqs otherwise.
-            coalesce: true,
-            threaded: netdev::present_cpus() == 1,
+            coalesce: variant.coalesce,
+            threaded: variant.coalesce && netdev::present_cpus() == 1,
         };
-        let netdev = netdev::register(
-            dev,
-            config,
-            try_pin_init!(Ravb {
-                hw,
-                irq,
-                stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
-                emac <- new_spinlock_irq!(Emac::new()),
-            }? Error),
-            State {
-                ring_sizes: DEFAULT_RING_SIZES,
-                open: None,
-            },
-        )
-        .map_err(|e| dev_err_probe!(dev, e, "cannot register the network device"))?;
+        let ravb = Ravb {
+            hw,
+            irqs,
+            stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
+            emac: Arc::pin_init(new_spinlock_irq!(Emac::new()), GFP_KERNEL)?,
+        };
+        let state = State {
+            ring_sizes: DEFAULT_RING_SIZES,
+            open: None,
+        };
+        let netdev = netdev::register(dev, config, ravb, state)
+            .map_err(|e| dev_err_probe!(dev, e, "cannot register the network device"))?;
 
         Ok(BoundDevice { netdev })
+    }
+
+    /// Reads how the device is wired.
+    fn wiring(dev: &Device<Bound>, variant: &Variant) -> Result<Wiring> {
+        let interface = Interface::of_device(dev)
+            .map_err(|_| dev_err_probe!(dev, EINVAL, "missing or unknown phy-mode"))?;
+        let delay = |name| -> Option<u32> { dev.fwnode()?.property_read::<u32>(name).optional() };
+        let link_pin = if has_property(dev, c"renesas,no-ether-link") {
+            None
+        } else if has_property(dev, c"renesas,ether-link-active-low") {
+            Some(LinkPin::ActiveLow)
+        } else {
+            Some(LinkPin::ActiveHigh)
+        };
+        Ok(variant.wiring(
+            interface,
+            delay(c"rx-internal-delay-ps"),
+            delay(c"tx-internal-delay-ps"),
+            link_pin,
+        ))
     }
 
     /// The MAC address that the boot loader left in the registers.
@@ -529,15 +594,15 @@ impl RavbDriver {
 }
 
 impl platform::Driver for RavbDriver {
-    type IdInfo = Info;
+    type IdInfo = Variant;
     type Data<'bound> = BoundDevice<'bound>;
     const OF_ID_TABLE: Option<of::IdTable<Self::IdInfo>> = Some(&OF_TABLE);
 
     fn probe<'bound>(
         pdev: &'bound platform::Device<Core<'_>>,
-        info: Option<&'bound Self::IdInfo>,
+        variant: Option<&'bound Self::IdInfo>,
     ) -> impl PinInit<Self::Data<'bound>, Error> + 'bound {
-        Self::setup(pdev, info)
+        Self::setup(pdev, variant)
     }
 
     fn unbind<'bound>(_dev: &'bound platform::Device<Core<'_>>, data: Pin<&Self::Data<'bound>>) {

@@ -27,7 +27,6 @@ use crate::{
             CpuBuffer,
             DeviceBuffer,
             Gfp,
-            Layout,
             PagePool, //
         },
         skbuff::{
@@ -43,25 +42,28 @@ use crate::{
         checksum_is_good,
         Action,
         State,
-        TRAILER_LEN, //
+        VERDICTS_LEN, //
+    },
+    ravb_hw::{
+        QueueId,
+        Trailer, //
     },
     ravb_ring::RxRing,
-    ravb_stats::QueueStats,
+    ravb_stats::RxStats,
     Ravb, //
 };
 
-/// Buffers of GbEth: two to a page of 4 KiB. A frame that is longer takes several.
-const LAYOUT: Layout = Layout {
-    size: 2048,
-    headroom: 128,
-};
+/// The shortest thing that is a frame at all, in bytes.
+const ETHERNET_HEADER_LEN: usize = 14;
 
 /// The receive side of a queue.
 pub(crate) struct RxQueue<'bound, P: Poll> {
+    id: QueueId,
     ring: RxRing,
     /// The buffers of the slots that are the hardware's.
     buffers: KVec<Option<DeviceBuffer>>,
     pool: PagePool<'bound, P>,
+    trailer: Trailer,
     state: State,
     /// The frame that was begun, where the state says so.
     partial: Option<SkBuff>,
@@ -72,17 +74,21 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     pub(crate) fn new(
         dev: &Locked<'_, Ravb<'bound>>,
         napi: &Arc<Napi<P>>,
+        id: QueueId,
         size: u32,
     ) -> Result<Self> {
         let parent = dev.hw.dev();
+        let format = &dev.hw.variant.rx;
         let mut buffers = KVec::with_capacity(size as usize, GFP_KERNEL)?;
         for _ in 0..size {
             buffers.push(None, GFP_KERNEL)?;
         }
         let mut this = Self {
-            ring: RxRing::new(parent, size)?,
+            id,
+            ring: RxRing::new(parent, size, format.words)?,
             buffers,
-            pool: PagePool::new(parent, dev, napi, size as usize, LAYOUT)?,
+            pool: PagePool::new(parent, dev, napi, size as usize, format.layout)?,
+            trailer: format.trailer,
             state: State::default(),
             partial: None,
         };
@@ -120,7 +126,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     /// repeated then, because no frame would ever raise another interrupt.
     pub(crate) fn poll(&mut self, cx: &napi::Context<'_, Ravb<'bound>>) -> usize {
         let dev = cx.dev();
-        let stats = &dev.stats.rx;
+        let stats = dev.stats.rx(self.id);
         let mut done = 0;
 
         while done < cx.budget() {
@@ -133,7 +139,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
                 .and_then(Option::take)
                 .and_then(|buffer| self.pool.received(buffer, word.size()));
             if let Some(skb) = self.take_part(cx, stats, word, buffer) {
-                pass_up(cx, stats, skb);
+                pass_up(cx, stats, self.trailer, skb);
                 done += 1;
             }
         }
@@ -152,7 +158,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     fn take_part(
         &mut self,
         cx: &napi::Context<'_, Ravb<'bound>>,
-        stats: &QueueStats,
+        stats: &RxStats,
         word: RxWord,
         buffer: Option<CpuBuffer>,
     ) -> Option<SkBuff> {
@@ -165,7 +171,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             stats.multicast.add(1);
         }
         for error in [step.abort, step.error].into_iter().flatten() {
-            stats.count_rx_error(error);
+            stats.count_error(error);
         }
         if step.abort.is_some() {
             self.abort();
@@ -194,14 +200,14 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     fn build(
         &mut self,
         cx: &napi::Context<'_, Ravb<'bound>>,
-        stats: &QueueStats,
+        stats: &RxStats,
         buffer: CpuBuffer,
     ) -> Option<SkBuff> {
         match buffer.build_skb(cx) {
             Ok(skb) => Some(skb),
             Err(_buffer) => {
                 stats.alloc_fail.add(1);
-                stats.rx_dropped.add(1);
+                stats.dropped.add(1);
                 self.state.lose();
                 None
             }
@@ -209,12 +215,12 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     }
 
     /// Appends a part to the frame that was begun.
-    fn append(&mut self, stats: &QueueStats, buffer: CpuBuffer) {
+    fn append(&mut self, stats: &RxStats, buffer: CpuBuffer) {
         let Some(skb) = &mut self.partial else {
             return;
         };
         if skb.add_fragment(buffer).is_err() {
-            stats.count_rx_error(RxError::Length);
+            stats.count_error(RxError::Length);
             self.state.lose();
             self.abort();
         }
@@ -236,22 +242,25 @@ impl<P: Poll> Drop for RxQueue<'_, P> {
     }
 }
 
-/// Passes a frame up, without the trailer of the checksum engine.
-fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &QueueStats, mut skb: SkBuff) {
-    const MIN_LEN: usize = 14;
-
-    let trailer = if skb.len() >= MIN_LEN + TRAILER_LEN {
-        skb.take_trailer::<TRAILER_LEN>()
-    } else {
-        None
+/// Passes a frame up, without the trailer that tells of its checksum.
+fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &RxStats, trailer: Trailer, mut skb: SkBuff) {
+    let wanted = cx.dev().features().contains(Features::RX_CHECKSUM);
+    let complete = match trailer {
+        Trailer::Verdicts => skb.take_trailer::<VERDICTS_LEN>().map(|verdicts| {
+            if wanted && checksum_is_good(verdicts) {
+                skb.checksum_verified();
+            }
+        }),
+        Trailer::Sum => skb.take_trailer().map(|sum| {
+            if wanted {
+                skb.checksum_complete(u16::from_le_bytes(sum));
+            }
+        }),
     };
-    let Some(trailer) = trailer else {
-        stats.count_rx_error(RxError::Length);
+    if complete.is_none() || skb.len() < ETHERNET_HEADER_LEN {
+        stats.count_error(RxError::Length);
         skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
         return;
-    };
-    if cx.dev().features().contains(Features::RX_CHECKSUM) && checksum_is_good(trailer) {
-        skb.checksum_verified();
     }
 
     stats.packets.add(1);

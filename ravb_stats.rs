@@ -7,33 +7,42 @@ use crate::{
         netdev,
         stats::Counter, //
     },
-    ravb_desc::RxError, //
+    ravb_desc::RxError,
+    ravb_hw::{
+        QueueId,
+        MAX_QUEUES, //
+    }, //
 };
 
-/// What is counted for one direction of a queue. Each counter has one writer at a time: the NAPI
-/// context, or for [`DeviceStats::tx`] the holder of the lock of the transmit queue.
-pub(crate) struct QueueStats {
+/// What is counted for a receive queue. The writer is the NAPI context, but for one.
+pub(crate) struct RxStats {
+    /// Passed up.
     pub(crate) packets: Counter,
+    /// Of the frames passed up, with their Ethernet headers.
     pub(crate) bytes: Counter,
     pub(crate) multicast: Counter,
-    /// Lost for want of memory, or of a resource.
-    pub(crate) rx_dropped: Counter,
+    /// Lost for want of memory.
+    pub(crate) dropped: Counter,
     /// Allocations that failed.
     pub(crate) alloc_fail: Counter,
+    /// Frames lost because the ring had no free descriptor, or rather the times that happened; the
+    /// writer is an interrupt handler.
+    pub(crate) over_errors: Counter,
     errors: Counter,
     crc_errors: Counter,
     frame_errors: Counter,
     length_errors: Counter,
 }
 
-impl QueueStats {
+impl RxStats {
     const fn new() -> Self {
         Self {
             packets: Counter::new(),
             bytes: Counter::new(),
             multicast: Counter::new(),
-            rx_dropped: Counter::new(),
+            dropped: Counter::new(),
             alloc_fail: Counter::new(),
+            over_errors: Counter::new(),
             errors: Counter::new(),
             crc_errors: Counter::new(),
             frame_errors: Counter::new(),
@@ -43,7 +52,7 @@ impl QueueStats {
 
     /// Counts a frame that is not passed up.
     #[cold]
-    pub(crate) fn count_rx_error(&self, error: RxError) {
+    pub(crate) fn count_error(&self, error: RxError) {
         self.errors.add(1);
         match error {
             RxError::Crc => self.crc_errors.add(1),
@@ -63,38 +72,40 @@ pub(crate) struct TxStats {
     pub(crate) dropped: Counter,
 }
 
-/// All that is counted for a device.
-pub(crate) struct DeviceStats {
-    pub(crate) rx: QueueStats,
-    pub(crate) tx: TxStats,
-    /// Frames that were lost because the ring had no free descriptor; the writer is the interrupt
-    /// handler, as it is of the two that follow.
-    pub(crate) rx_over_errors: Counter,
-    /// Frames that were lost because the receive FIFO was full.
-    pub(crate) rx_fifo_errors: Counter,
-    /// Times that the carrier was lost or false.
-    pub(crate) carrier_events: Counter,
-    /// Read from the hardware; the writer holds the lock of the E-MAC.
-    pub(crate) hw: HwCounters,
+impl TxStats {
+    const fn new() -> Self {
+        Self {
+            packets: Counter::new(),
+            bytes: Counter::new(),
+            dropped: Counter::new(),
+        }
+    }
 }
 
-/// What the hardware counts, and forgets when it is read.
+/// What the hardware counts, and forgets when it is read; the writer holds the lock of the E-MAC.
 pub(crate) struct HwCounters {
     pub(crate) tx_timeouts: Counter,
     pub(crate) collisions: Counter,
     pub(crate) carrier_errors: Counter,
 }
 
+/// All that is counted for a device.
+pub(crate) struct DeviceStats {
+    rx: [RxStats; MAX_QUEUES],
+    tx: [TxStats; MAX_QUEUES],
+    /// Times that frames were lost because the receive FIFO was full; the writer is an interrupt
+    /// handler.
+    pub(crate) rx_fifo_errors: Counter,
+    /// Times that the carrier was lost or false; the writer is an interrupt handler.
+    pub(crate) carrier_events: Counter,
+    pub(crate) hw: HwCounters,
+}
+
 impl DeviceStats {
     pub(crate) const fn new() -> Self {
         Self {
-            rx: QueueStats::new(),
-            tx: TxStats {
-                packets: Counter::new(),
-                bytes: Counter::new(),
-                dropped: Counter::new(),
-            },
-            rx_over_errors: Counter::new(),
+            rx: [const { RxStats::new() }; MAX_QUEUES],
+            tx: [const { TxStats::new() }; MAX_QUEUES],
             rx_fifo_errors: Counter::new(),
             carrier_events: Counter::new(),
             hw: HwCounters {
@@ -105,58 +116,108 @@ impl DeviceStats {
         }
     }
 
+    /// Those of a receive queue.
+    #[inline]
+    pub(crate) fn rx(&self, queue: QueueId) -> &RxStats {
+        &self.rx[queue.slot()]
+    }
+
+    /// Those of a transmit queue.
+    #[inline]
+    pub(crate) fn tx(&self, queue: QueueId) -> &TxStats {
+        &self.tx[queue.slot()]
+    }
+
     /// Fills in what the core asks for.
     pub(crate) fn fill(&self, stats: &mut netdev::Stats) {
-        stats.rx_packets = self.rx.packets.get();
-        stats.rx_bytes = self.rx.bytes.get();
-        stats.multicast = self.rx.multicast.get();
-        stats.rx_dropped = self.rx.rx_dropped.get();
-        stats.rx_errors = self.rx.errors.get();
-        stats.rx_crc_errors = self.rx.crc_errors.get();
-        stats.rx_frame_errors = self.rx.frame_errors.get();
-        stats.rx_length_errors = self.rx.length_errors.get();
-        stats.rx_over_errors = self.rx_over_errors.get();
+        for rx in &self.rx {
+            stats.rx_packets += rx.packets.get();
+            stats.rx_bytes += rx.bytes.get();
+            stats.multicast += rx.multicast.get();
+            stats.rx_dropped += rx.dropped.get();
+            stats.rx_errors += rx.errors.get();
+            stats.rx_crc_errors += rx.crc_errors.get();
+            stats.rx_frame_errors += rx.frame_errors.get();
+            stats.rx_length_errors += rx.length_errors.get();
+            stats.rx_over_errors += rx.over_errors.get();
+        }
+        for tx in &self.tx {
+            stats.tx_packets += tx.packets.get();
+            stats.tx_bytes += tx.bytes.get();
+            stats.tx_dropped += tx.dropped.get();
+        }
         stats.rx_fifo_errors = self.rx_fifo_errors.get();
-        stats.tx_packets = self.tx.packets.get();
-        stats.tx_bytes = self.tx.bytes.get();
-        stats.tx_dropped = self.tx.dropped.get() + self.hw.tx_timeouts.get();
+        stats.tx_dropped += self.hw.tx_timeouts.get();
         stats.tx_carrier_errors = self.carrier_events.get() + self.hw.carrier_errors.get();
         stats.collisions = self.hw.collisions.get();
     }
 
-    /// The names of what [`DeviceStats::list`] lists.
-    pub(crate) const NAMES: &'static [&'static str] = &[
-        "rx_queue_0_packets",
-        "rx_queue_0_bytes",
-        "rx_queue_0_mcast_packets",
-        "rx_queue_0_errors",
-        "rx_queue_0_crc_errors",
-        "rx_queue_0_frame_errors",
-        "rx_queue_0_length_errors",
-        "rx_queue_0_over_errors",
-        "rx_queue_0_dropped",
-        "rx_queue_0_alloc_fail",
-        "tx_queue_0_packets",
-        "tx_queue_0_bytes",
-        "tx_queue_0_dropped",
-    ];
-
-    /// Lists the statistics that ethtool shows.
-    pub(crate) fn list(&self) -> [u64; Self::NAMES.len()] {
+    /// Lists what ethtool shows of a queue, in the order of [`NAMES`].
+    fn list(&self, queue: QueueId) -> [u64; COUNT] {
+        let rx = self.rx(queue);
+        let tx = self.tx(queue);
         [
-            self.rx.packets.get(),
-            self.rx.bytes.get(),
-            self.rx.multicast.get(),
-            self.rx.errors.get(),
-            self.rx.crc_errors.get(),
-            self.rx.frame_errors.get(),
-            self.rx.length_errors.get(),
-            self.rx_over_errors.get(),
-            self.rx.rx_dropped.get(),
-            self.rx.alloc_fail.get(),
-            self.tx.packets.get(),
-            self.tx.bytes.get(),
-            self.tx.dropped.get(),
+            rx.packets.get(),
+            rx.bytes.get(),
+            rx.multicast.get(),
+            rx.errors.get(),
+            rx.crc_errors.get(),
+            rx.frame_errors.get(),
+            rx.length_errors.get(),
+            rx.over_errors.get(),
+            rx.dropped.get(),
+            rx.alloc_fail.get(),
+            tx.packets.get(),
+            tx.bytes.get(),
+            tx.dropped.get(),
         ]
     }
+
+    /// Fills in what ethtool shows, one value for each of [`names`].
+    pub(crate) fn list_all(&self, values: &mut [u64]) {
+        for (queue, values) in QueueId::all().zip(values.chunks_mut(COUNT)) {
+            for (value, counter) in values.iter_mut().zip(self.list(queue)) {
+                *value = counter;
+            }
+        }
+    }
+}
+
+/// How many statistics ethtool shows of a queue.
+const COUNT: usize = 13;
+
+/// The names of the statistics of all queues.
+const NAMES: [&str; COUNT * MAX_QUEUES] = [
+    "rx_queue_0_packets",
+    "rx_queue_0_bytes",
+    "rx_queue_0_mcast_packets",
+    "rx_queue_0_errors",
+    "rx_queue_0_crc_errors",
+    "rx_queue_0_frame_errors",
+    "rx_queue_0_length_errors",
+    "rx_queue_0_over_errors",
+    "rx_queue_0_dropped",
+    "rx_queue_0_alloc_fail",
+    "tx_queue_0_packets",
+    "tx_queue_0_bytes",
+    "tx_queue_0_dropped",
+    "rx_queue_1_packets",
+    "rx_queue_1_bytes",
+    "rx_queue_1_mcast_packets",
+    "rx_queue_1_errors",
+    "rx_queue_1_crc_errors",
+    "rx_queue_1_frame_errors",
+    "rx_queue_1_length_errors",
+    "rx_queue_1_over_errors",
+    "rx_queue_1_dropped",
+    "rx_queue_1_alloc_fail",
+    "tx_queue_1_packets",
+    "tx_queue_1_bytes",
+    "tx_queue_1_dropped",
+];
+
+/// The names of the statistics of a device with this many queues.
+pub(crate) fn names(queues: u16) -> &'static [&'static str] {
+    let count = COUNT * usize::from(queues);
+    NAMES.get(..count).unwrap_or(&NAMES)
 }

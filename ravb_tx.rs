@@ -38,7 +38,7 @@ use crate::{
     },
     ravb_frame::can_checksum,
     ravb_hw::{
-        Hw,
+        QueueId,
         Regs, //
     },
     ravb_ring::{
@@ -51,9 +51,6 @@ use crate::{
 
 /// The shortest frame without CRC, in bytes; shorter ones are padded.
 const MIN_FRAME: usize = 60;
-
-/// What the address of data must be a multiple of, in bytes.
-const ALIGNMENT: usize = 4;
 
 /// The most slots that a frame takes: one for what is before the first aligned byte, and one.
 const MAX_SLOTS: u32 = 2;
@@ -75,6 +72,7 @@ pub(crate) struct TxQueue<'bound> {
     ring: Arc<TxRing>,
     bounce: BounceArea,
     frames: spsc::Producer<Frame<'bound>>,
+    id: QueueId,
     regs: Arc<Regs<'bound>>,
     stats: Arc<DeviceStats>,
     /// Frames are in the ring that the doorbell was not rung for.
@@ -85,6 +83,7 @@ pub(crate) struct TxQueue<'bound> {
 pub(crate) struct TxReclaim<'bound> {
     ring: Arc<TxRing>,
     frames: spsc::Consumer<Frame<'bound>>,
+    id: QueueId,
     stats: Arc<DeviceStats>,
     /// How many slots must be free before a stopped queue is woken.
     wake_at: u32,
@@ -92,19 +91,21 @@ pub(crate) struct TxReclaim<'bound> {
 
 /// Creates both sides of a transmit queue of `size` slots.
 pub(crate) fn queue<'bound>(
-    hw: &Hw<'bound>,
+    id: QueueId,
     regs: &Arc<Regs<'bound>>,
     stats: &Arc<DeviceStats>,
     size: u32,
 ) -> Result<(TxQueue<'bound>, TxReclaim<'bound>)> {
-    let ring = Arc::new(TxRing::new(hw.dev(), size)?, GFP_KERNEL)?;
+    let dev = regs.hw().dev();
+    let ring = Arc::new(TxRing::new(dev, size)?, GFP_KERNEL)?;
     let (producer, consumer) = spsc::queue(size)?;
 
     Ok((
         TxQueue {
             ring: ring.clone(),
-            bounce: BounceArea::new(hw.dev(), size)?,
+            bounce: BounceArea::new(dev, size)?,
             frames: producer,
+            id,
             regs: regs.clone(),
             stats: stats.clone(),
             unannounced: false,
@@ -112,6 +113,7 @@ pub(crate) fn queue<'bound>(
         TxReclaim {
             ring,
             frames: consumer,
+            id,
             stats: stats.clone(),
             wake_at: (size / 4).max(MAX_SLOTS),
         },
@@ -150,7 +152,7 @@ impl<'bound> TxQueue<'bound> {
 
     /// Makes sure that the hardware can send the frame.
     fn prepare(&self, skb: &mut SkBuff) -> Result<(), DropReason> {
-        if skb.len() > self.regs.hw().family.max_tx_frame() {
+        if skb.len() > self.regs.hw().variant.max_tx_frame {
             return Err(drop_reason::SKB_DROP_REASON_PKT_TOO_BIG);
         }
         if skb.is_nonlinear() {
@@ -186,7 +188,9 @@ impl<'bound> TxQueue<'bound> {
         }
 
         let data = skb.head_data();
-        let unaligned = data.as_ptr().align_offset(ALIGNMENT);
+        let unaligned = data
+            .as_ptr()
+            .align_offset(self.regs.hw().variant.tx_alignment);
         if unaligned == 0 {
             let packet = skb.map_head(self.regs.hw().dev(), 0)?;
             let Some(address) = bus_address(&packet) else {
@@ -261,13 +265,13 @@ impl<'bound> TxQueue<'bound> {
     /// Rings the doorbell. The register write is ordered after what was handed over.
     fn announce(&mut self) {
         self.unannounced = false;
-        self.regs.ring_doorbell();
+        self.regs.ring_doorbell(self.id);
     }
 
     /// Drops a packet. Those before it may have relied on its doorbell.
     #[cold]
     fn lose(&mut self, txq: TxQueueRef<'_>, skb: SkBuff, reason: DropReason) -> Xmit {
-        self.stats.tx.dropped.add(1);
+        self.stats.tx(self.id).dropped.add(1);
         skb.discard(reason);
         if self.unannounced && !txq.more() {
             self.announce();
@@ -308,10 +312,11 @@ impl<'bound> TxReclaim<'bound> {
         if packets == 0 {
             return;
         }
-        self.stats.tx.packets.add(u64::from(packets));
-        self.stats.tx.bytes.add(u64::from(bytes));
+        let stats = self.stats.tx(self.id);
+        stats.packets.add(u64::from(packets));
+        stats.bytes.add(u64::from(bytes));
 
-        let Some(txq) = cx.dev().tx_queue(cx.queue()) else {
+        let Some(txq) = cx.dev().tx_queue(self.id.index()) else {
             return;
         };
         txq.completed(packets, bytes);
@@ -327,7 +332,7 @@ impl Drop for TxReclaim<'_> {
     /// Drops what was not sent. The hardware has been stopped before.
     fn drop(&mut self) {
         while let Some(frame) = self.frames.pop() {
-            self.stats.tx.dropped.add(1);
+            self.stats.tx(self.id).dropped.add(1);
             frame
                 .packet
                 .unmap()

@@ -35,6 +35,7 @@ static const u64 RAVB_RS_CONST_NETIF_F_SG = NETIF_F_SG;
 static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_MAP = PP_FLAG_DMA_MAP;
 static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_SYNC_DEV =
 	PP_FLAG_DMA_SYNC_DEV;
+static const unsigned int RAVB_RS_CONST_SKBTX_HW_TSTAMP = SKBTX_HW_TSTAMP;
 static const size_t RAVB_RS_CONST_SHARED_INFO_SIZE =
 	SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
 static const size_t RAVB_RS_CONST_PAGE_SIZE = PAGE_SIZE;

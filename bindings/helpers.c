@@ -134,6 +134,11 @@ void ravb_helper_skb_trim(struct sk_buff *skb, unsigned int len)
 	skb_trim(skb, len);
 }
 
+u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb)
+{
+	return skb_shinfo(skb)->tx_flags;
+}
+
 unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb)
 {
 	return skb_shinfo(skb)->nr_frags;

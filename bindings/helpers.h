@@ -44,6 +44,7 @@ void ravb_helper_skb_mark_for_recycle(struct sk_buff *skb);
 void ravb_helper_skb_record_rx_queue(struct sk_buff *skb, u16 queue);
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
 void ravb_helper_skb_trim(struct sk_buff *skb, unsigned int len);
+u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb);
 unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb);
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
 					  enum skb_drop_reason reason);

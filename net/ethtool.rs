@@ -54,8 +54,9 @@ pub(crate) trait Operations: netdev::Operations {
     /// Changes the sizes. On failure the old ones stay in force.
     fn set_ring_sizes(dev: &mut Locked<'_, Self>, sizes: RingSizes, extack: &mut Extack) -> Result;
 
-    /// The names of the statistics of [`Operations::statistics`], in its order.
-    const STATISTICS: &'static [&'static str];
+    /// The names of the statistics of [`Operations::statistics`], in its order. The number of them
+    /// never changes.
+    fn statistic_names(dev: &Locked<'_, Self>) -> &'static [&'static str];
 
     /// Fills in the statistics, one for each name.
     fn statistics(dev: &mut Locked<'_, Self>, values: &mut [u64]);
@@ -120,9 +121,10 @@ impl<T: Operations> Adapter<T> {
     /// # Safety
     ///
     /// As [`Self::get_ringparam`].
-    unsafe extern "C" fn get_sset_count(_dev: *mut bindings::net_device, set: c_int) -> c_int {
+    unsafe extern "C" fn get_sset_count(dev: *mut bindings::net_device, set: c_int) -> c_int {
         if set.unsigned_abs() == bindings::ethtool_stringset::ETH_SS_STATS {
-            T::STATISTICS.len() as c_int
+            // SAFETY: As the core promises.
+            T::statistic_names(&unsafe { Locked::assume(dev) }).len() as c_int
         } else {
             EOPNOTSUPP.to_errno()
         }
@@ -131,11 +133,13 @@ impl<T: Operations> Adapter<T> {
     /// # Safety
     ///
     /// As [`Self::get_ringparam`], and `names` has room for as many as `get_sset_count` said.
-    unsafe extern "C" fn get_strings(_dev: *mut bindings::net_device, set: u32, names: *mut u8) {
+    unsafe extern "C" fn get_strings(dev: *mut bindings::net_device, set: u32, names: *mut u8) {
         if set != bindings::ethtool_stringset::ETH_SS_STATS {
             return;
         }
-        for (i, name) in T::STATISTICS.iter().enumerate() {
+        // SAFETY: As the core promises.
+        let dev = unsafe { Locked::<T>::assume(dev) };
+        for (i, name) in T::statistic_names(&dev).iter().enumerate() {
             let len = name.len().min(NAME_LEN - 1);
             // SAFETY: Room for this many names; the core zeroed it, which terminates the name.
             unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), names.add(i * NAME_LEN), len) };
@@ -151,12 +155,11 @@ impl<T: Operations> Adapter<T> {
         values: *mut u64,
     ) {
         // SAFETY: As the core promises.
-        let (mut dev, values) = unsafe {
-            (
-                Locked::<T>::assume(dev),
-                core::slice::from_raw_parts_mut(values, T::STATISTICS.len()),
-            )
-        };
-        T::statistics(&mut dev, values);
+        let mut dev = unsafe { Locked::<T>::assume(dev) };
+        let count = T::statistic_names(&dev).len();
+        // SAFETY: As the core promises.
+        T::statistics(&mut dev, unsafe {
+            core::slice::from_raw_parts_mut(values, count)
+        });
     }
 }

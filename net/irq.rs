@@ -22,7 +22,8 @@ use kernel::{
         Handler,
         IrqReturn, //
     },
-    prelude::*, //
+    prelude::*,
+    str::CString, //
 };
 
 use super::device;
@@ -40,15 +41,20 @@ pub(crate) struct Number<'bound> {
 }
 
 impl<'bound> Number<'bound> {
-    /// The interrupt line `index` of a platform device.
-    pub(crate) fn by_index(
+    /// The interrupt line of a platform device that has this name in the device tree, or the first.
+    pub(crate) fn of_device(
         pdev: &'bound kernel::platform::Device<Bound>,
-        index: u32,
+        name: Option<&CStr>,
     ) -> Result<Self> {
         // CAST: `platform::Device` is a transparent wrapper of `struct platform_device`.
         let raw = core::ptr::from_ref(pdev).cast_mut().cast();
-        // SAFETY: `pdev` is a valid platform device.
-        let number = unsafe { bindings::platform_get_irq(raw, index) };
+        // SAFETY: `pdev` is a valid platform device, and the name a string.
+        let number = unsafe {
+            match name {
+                Some(name) => bindings::platform_get_irq_byname(raw, name.as_char_ptr()),
+                None => bindings::platform_get_irq(raw, 0),
+            }
+        };
         if number < 0 {
             return Err(Error::from_errno(number));
         }
@@ -64,30 +70,36 @@ impl<'bound> Number<'bound> {
         self.number
     }
 
-    /// Requests the line, which other devices may share. May sleep.
+    /// Requests the line, which other devices may share if `shared` says so. May sleep.
     ///
-    /// `handler` is called in hard interrupt context, from now on until the result is dropped.
-    pub(crate) fn request_shared<H: Handler + Send + 'bound>(
+    /// It is called as the device is, with `label` behind. `handler` is called in hard interrupt
+    /// context, from now on until the result is dropped.
+    pub(crate) fn request<H: Handler + Send + 'bound>(
         self,
+        shared: bool,
+        label: &str,
         handler: H,
     ) -> Result<Line<'bound, H>> {
+        let device = self.dev.name().to_str().map_err(|_| EINVAL)?;
+        let flags = if shared { bindings::IRQF_SHARED } else { 0 };
         let action = KBox::into_raw(KBox::new(
             Requested {
                 number: self.number,
+                name: CString::try_from_fmt(fmt!("{device}{label}"))?,
                 handler,
             },
             GFP_KERNEL,
         )?);
 
-        // SAFETY: By the invariant of `Number`, the line is one of `dev`. The handler stays where
-        // it is until the line is released. The name lives as long as the device.
+        // SAFETY: By the invariant of `Number`, the line is one of `dev`. Handler and name stay
+        // where they are until the line is released.
         to_result(unsafe {
             bindings::request_threaded_irq(
                 self.number,
                 Some(handle::<H>),
                 None,
-                bindings::IRQF_SHARED as usize,
-                self.dev.name().as_char_ptr(),
+                flags as usize,
+                (*action).name.as_char_ptr(),
                 (&raw mut (*action).handler).cast(),
             )
         })
@@ -122,7 +134,7 @@ impl<'bound> Number<'bound> {
 ///
 /// # Safety
 ///
-/// Must only be called by the interrupt core for a line that [`Number::request_shared`] requested.
+/// Must only be called by the interrupt core for a line that [`Number::request`] requested.
 unsafe extern "C" fn handle<H: Handler>(_irq: c_int, cookie: *mut c_void) -> bindings::irqreturn {
     // SAFETY: The cookie is a handler of this type, alive as long as the line is requested.
     let handler = unsafe { &*cookie.cast::<H>() };
@@ -136,6 +148,7 @@ unsafe extern "C" fn handle<H: Handler>(_irq: c_int, cookie: *mut c_void) -> bin
 /// A line that was requested with the address of `handler` as its cookie.
 struct Requested<H> {
     number: u32,
+    name: CString,
     handler: H,
 }
 
@@ -144,7 +157,7 @@ impl<H> Requested<H> {
     ///
     /// # Safety
     ///
-    /// `action` must come from [`Number::request_shared`], and is gone afterwards.
+    /// `action` must come from [`Number::request`], and is gone afterwards.
     unsafe extern "C" fn release(action: *mut c_void) {
         let action = action.cast::<Self>();
         // SAFETY: As the caller promises.
@@ -171,7 +184,7 @@ unsafe impl<H: Send> Send for Line<'_, H> {}
 
 impl<H> Drop for Line<'_, H> {
     fn drop(&mut self) {
-        // SAFETY: `dev` is valid; the arguments are those of `request_shared`.
+        // SAFETY: `dev` is valid; the arguments are those of `request`.
         let taken = unsafe {
             bindings::devm_remove_action_nowarn(
                 device::as_raw(self.dev),

@@ -19,6 +19,7 @@
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
+    mem::ManuallyDrop,
     ops::Deref,
     ptr::NonNull, //
 };
@@ -116,6 +117,9 @@ pub(crate) trait Operations: Send + Sync + Sized {
         skb: SkBuff,
     ) -> Xmit;
 
+    /// Chooses the transmit queue of a packet. Called with softirqs off.
+    fn select_queue(dev: &NetDevice<Self>, skb: &SkBuff) -> u16;
+
     /// Follows a change of the receive filters; called with the interface up.
     fn set_rx_mode(dev: &mut Locked<'_, Self>) -> Result;
 
@@ -130,9 +134,7 @@ pub(crate) trait Operations: Send + Sync + Sized {
 }
 
 /// The private area of the C net_device.
-#[pin_data]
 struct Private<T: Operations> {
-    #[pin]
     ops: T,
     state: UnsafeCell<T::State>,
     tx: [UnsafeCell<Option<T::TxQueue>>; MAX_TX_QUEUES],
@@ -504,7 +506,7 @@ impl<T: Operations> Drop for Registered<T> {
 pub(crate) fn register<'bound, T: ethtool::Operations + 'bound>(
     parent: &'bound Device<Bound>,
     config: Config,
-    ops: impl PinInit<T, Error>,
+    ops: T,
     state: T::State,
 ) -> Result<&'bound NetDevice<T>> {
     const {
@@ -518,17 +520,13 @@ pub(crate) fn register<'bound, T: ethtool::Operations + 'bound>(
         .ok_or(ENOMEM)?;
     let raw = dev.as_ptr();
 
-    let private = try_pin_init!(Private {
-        ops <- ops,
+    let private = Private {
+        ops,
         state: UnsafeCell::new(state),
         tx: [const { UnsafeCell::new(None) }; MAX_TX_QUEUES],
-    }? Error);
+    };
     // SAFETY: The private area is large enough and aligned; nobody else knows it.
-    unsafe { pin_init::raw_try_init((&raw mut (*raw).priv_).cast::<Private<T>>(), private) }
-        .inspect_err(|_| {
-            // SAFETY: Allocated above, and not used after this.
-            unsafe { bindings::free_netdev(raw) };
-        })?;
+    unsafe { (&raw mut (*raw).priv_).cast::<Private<T>>().write(private) };
 
     // INVARIANT: Allocated and initialised above.
     let mut this = Registered::<T> {
@@ -599,6 +597,7 @@ impl<T: Operations> Adapter<T> {
         ndo_open: Some(Self::open),
         ndo_stop: Some(Self::stop),
         ndo_start_xmit: Some(Self::start_xmit),
+        ndo_select_queue: Some(Self::select_queue),
         ndo_set_rx_mode_async: Some(Self::set_rx_mode),
         ndo_set_mac_address: Some(Self::set_mac_address),
         ndo_validate_addr: Some(bindings::eth_validate_addr),
@@ -661,6 +660,24 @@ impl<T: Operations> Adapter<T> {
                 bindings::netdev_tx::NETDEV_TX_BUSY
             }
         }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with a device that [`register`] made, and a packet that it keeps.
+    unsafe extern "C" fn select_queue(
+        dev: *mut bindings::net_device,
+        skb: *mut bindings::sk_buff,
+        _subordinate: *mut bindings::net_device,
+    ) -> u16 {
+        // SAFETY: As the core promises. The packet is not dropped, because it is not ours.
+        let (dev, skb) = unsafe {
+            (
+                NetDevice::<T>::from_raw(dev),
+                ManuallyDrop::new(SkBuff::from_raw(NonNull::new_unchecked(skb))),
+            )
+        };
+        T::select_queue(dev, &skb)
     }
 
     /// # Safety

@@ -78,6 +78,16 @@ pub(crate) struct Interface(bindings::phy_interface_t);
 impl Interface {
     /// MII.
     pub(crate) const MII: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_MII);
+    /// RGMII whose clocks somebody else delays, the board or the MAC.
+    pub(crate) const RGMII: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII);
+    /// RGMII with both clocks delayed.
+    pub(crate) const RGMII_ID: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_ID);
+    /// RGMII with the receive clock delayed.
+    pub(crate) const RGMII_RXID: Self =
+        Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_RXID);
+    /// RGMII with the transmit clock delayed.
+    pub(crate) const RGMII_TXID: Self =
+        Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_TXID);
 
     /// Reads the property; ENODEV where there is none.
     pub(crate) fn of_device(dev: &Device<Bound>) -> Result<Self> {

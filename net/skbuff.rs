@@ -93,6 +93,14 @@ impl SkBuff {
         }
     }
 
+    /// Whether the sender wants to know when the device transmitted the packet.
+    #[inline]
+    pub(crate) fn wants_hardware_timestamp(&self) -> bool {
+        // SAFETY: Valid by the invariant.
+        let flags = unsafe { bindings::ravb_helper_skb_tx_flags(self.as_raw()) };
+        u32::from(flags) & bindings::RAVB_RS_CONST_SKBTX_HW_TSTAMP != 0
+    }
+
     /// Computes the checksum in software, where the device cannot.
     pub(crate) fn checksum_in_software(&mut self) -> Result {
         // SAFETY: Valid by the invariant.
@@ -212,6 +220,17 @@ impl SkBuff {
         unsafe {
             let headers = (*self.as_raw()).__bindgen_anon_4.headers.as_mut();
             headers.set_ip_summed(bindings::CHECKSUM_UNNECESSARY as u8);
+        }
+    }
+
+    /// The device has summed up the packet behind its Ethernet header.
+    #[inline]
+    pub(crate) fn checksum_complete(&mut self, sum: u16) {
+        // SAFETY: Valid by the invariant.
+        unsafe {
+            let headers = (*self.as_raw()).__bindgen_anon_4.headers.as_mut();
+            headers.__bindgen_anon_1.csum = u32::from(sum);
+            headers.set_ip_summed(bindings::CHECKSUM_COMPLETE as u8);
         }
     }
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! EtherAVB: R-Car Gen2, Gen3, Gen4, and RZ/V2M.
+//!
+//! Two queues, descriptors with timestamps on reception, 100 and 1000 Mbit/s full duplex, and the
+//! sum of a received frame instead of a verdict.
+
+use kernel::{
+    io::Io,
+    prelude::*, //
+};
+
+use super::*;
+
+/// What the family has in common.
+const ETHERAVB: Variant = Variant {
+    generation: &EtherAvb {
+        clock: GptpClock::AfterConfig,
+        masks: QueueMaskAccess::Shared,
+        lines_of_queues: false,
+        delays: false,
+        mii_select: false,
+        counts_timeouts: false,
+    },
+    queues: 2,
+    max_tx_frame: 2044,
+    max_rx_frame: 2048,
+    rx: RxFormat {
+        words: 5,
+        // A frame of 2 KiB, with headroom and what `build_skb` needs, takes half a page too many.
+        layout: Layout {
+            size: 4096,
+            headroom: 128,
+        },
+        trailer: Trailer::Sum,
+    },
+    tx_alignment: 1,
+    features: Features::RX_CHECKSUM,
+    phy_restriction: phy::Restriction::FastFullDuplex,
+    coalesce: false,
+    lines: &[],
+};
+
+/// R-Car Gen2: one interrupt line, and data to transmit must be aligned.
+pub(crate) const GEN2: Variant = Variant {
+    tx_alignment: 4,
+    lines: &[Line {
+        name: None,
+        label: "",
+        cause: Cause::All,
+    }],
+    ..ETHERAVB
+};
+
+/// R-Car Gen3 and RZ/G2.
+pub(crate) const GEN3: Variant = Variant {
+    generation: &EtherAvb {
+        clock: GptpClock::WithConfig,
+        masks: QueueMaskAccess::SetAndClear,
+        lines_of_queues: true,
+        delays: true,
+        mii_select: false,
+        counts_timeouts: true,
+    },
+    lines: &[
+        line(c"ch22", ":ch22:multi", Cause::Errors),
+        line(c"ch24", ":ch24:emac", Cause::Emac),
+        line(c"ch0", ":ch0:rx_be", Cause::Queue(QueueId::BestEffort)),
+        line(c"ch1", ":ch1:rx_nc", Cause::Queue(QueueId::NetworkControl)),
+        line(c"ch18", ":ch18:tx_be", Cause::Queue(QueueId::BestEffort)),
+        line(
+            c"ch19",
+            ":ch19:tx_nc",
+            Cause::Queue(QueueId::NetworkControl),
+        ),
+    ],
+    ..ETHERAVB
+};
+
+/// R-Car Gen4: MII, too.
+pub(crate) const GEN4: Variant = Variant {
+    generation: &EtherAvb {
+        clock: GptpClock::WithConfig,
+        masks: QueueMaskAccess::SetAndClear,
+        lines_of_queues: true,
+        delays: true,
+        mii_select: true,
+        counts_timeouts: true,
+    },
+    ..GEN3
+};
+
+/// RZ/V2M: Gen3 with parts of Gen2, and lines of its own for errors and management.
+pub(crate) const RZV2M: Variant = Variant {
+    generation: &EtherAvb {
+        clock: GptpClock::AfterConfig,
+        masks: QueueMaskAccess::Shared,
+        lines_of_queues: true,
+        delays: false,
+        mii_select: false,
+        counts_timeouts: false,
+    },
+    lines: &[
+        line(c"dia", ":dia", Cause::Errors),
+        line(c"line3", ":line3", Cause::Emac),
+        line(c"err_a", ":err_a", Cause::Errors),
+        line(c"mgmt_a", ":mgmt_a", Cause::Errors),
+        line(c"ch0", ":ch0:rx_be", Cause::Queue(QueueId::BestEffort)),
+        line(c"ch1", ":ch1:rx_nc", Cause::Queue(QueueId::NetworkControl)),
+        line(c"ch18", ":ch18:tx_be", Cause::Queue(QueueId::BestEffort)),
+        line(
+            c"ch19",
+            ":ch19:tx_nc",
+            Cause::Queue(QueueId::NetworkControl),
+        ),
+    ],
+    ..ETHERAVB
+};
+
+const fn line(name: &'static CStr, label: &'static str, cause: Cause) -> Line {
+    Line {
+        name: Some(name),
+        label,
+        cause,
+    }
+}
+
+/// When the clock of the gPTP timer is chosen.
+enum GptpClock {
+    /// In CONFIG mode; the timer runs in OPERATION mode only.
+    AfterConfig,
+    /// In the access that enters CONFIG mode, where the timer runs already.
+    WithConfig,
+}
+
+/// How the masks of a queue are changed.
+enum QueueMaskAccess {
+    /// In registers that all queues share.
+    Shared,
+    /// By registers that set and clear single bits.
+    SetAndClear,
+}
+
+struct EtherAvb {
+    clock: GptpClock,
+    masks: QueueMaskAccess,
+    /// Each queue has interrupt lines of its own.
+    lines_of_queues: bool,
+    /// The MAC can delay the clocks of RGMII.
+    delays: bool,
+    /// The MAC can do MII.
+    mii_select: bool,
+    /// There is a counter of frames that were not transmitted in time.
+    counts_timeouts: bool,
+}
+
+impl Generation for EtherAvb {
+    fn has_delays(&self) -> bool {
+        self.delays
+    }
+
+    fn has_link_pin(&self) -> bool {
+        true
+    }
+
+    fn enter_config(&self, regs: &Regs<'_>) -> Result {
+        match self.clock {
+            GptpClock::AfterConfig => {
+                regs.set_mode(Mode::Config)?;
+                regs.io().update(CCC, |ccc| ccc.with_const_csel::<1>());
+            }
+            GptpClock::WithConfig => regs.change_mode(Mode::Config, |ccc| {
+                ccc.with_gac(true).with_const_csel::<1>()
+            })?,
+        }
+        if self.delays {
+            let delays = regs.hw.wiring.delays;
+            regs.io()
+                .update(APSR, |apsr| apsr.with_rdm(delays.rx).with_tdm(delays.tx));
+        }
+        Ok(())
+    }
+
+    fn init_dmac(&self, regs: &Regs<'_>) {
+        let io = regs.io();
+
+        io.write_reg(
+            RCR::zeroed()
+                .with_effs(true)
+                .with_encf(true)
+                .with_const_esf::<3>()
+                .with_ets0(true)
+                .with_const_rfcl::<0x1800>(),
+        );
+        io.write_reg(
+            TGC::zeroed()
+                .with_const_tqp::<1>()
+                .with_const_tbd::<0x1122>(),
+        );
+        io.write_reg(TCCR::zeroed().with_tfen(true));
+        if self.lines_of_queues {
+            io.write_reg(DIL::zeroed());
+            io.write_reg(
+                CIE::zeroed()
+                    .with_crie(true)
+                    .with_ctie(true)
+                    .with_cl0m(true),
+            );
+        }
+    }
+
+    fn init_emac_first(&self, regs: &Regs<'_>) {
+        if self.mii_select {
+            let mii = regs.hw.wiring.interface == Interface::MII;
+            regs.io().update(APSR, |apsr| apsr.with_miiselect(mii));
+        }
+    }
+
+    fn init_emac_last(&self, _regs: &Regs<'_>, _tx_checksum: bool) -> Result {
+        Ok(())
+    }
+
+    /// The sum is always appended: whether it is used is decided when a frame is passed up, so that
+    /// nothing depends on which setting a frame was received under.
+    fn emac_mode(&self, _full_duplex: bool) -> ECMR {
+        ECMR::zeroed().with_dm(true).with_zpf(true).with_rcsc(true)
+    }
+
+    fn speed(&self, speed: u32) -> GECMR {
+        GECMR::zeroed().with_gigabit(speed == 1000)
+    }
+
+    fn mask_queue(&self, regs: &Regs<'_>, queue: QueueId) {
+        match self.masks {
+            QueueMaskAccess::Shared => regs.update_masks(|masks| masks & !queue.bit()),
+            QueueMaskAccess::SetAndClear => {
+                regs.io().write(RID0, queue.bit().into());
+                regs.io().write(TID, queue.bit().into());
+            }
+        }
+    }
+
+    fn unmask_queue(&self, regs: &Regs<'_>, queue: QueueId) {
+        match self.masks {
+            QueueMaskAccess::Shared => regs.update_masks(|masks| masks | queue.bit()),
+            QueueMaskAccess::SetAndClear => {
+                regs.io().write(RIE0, queue.bit().into());
+                regs.io().write(TIE, queue.bit().into());
+            }
+        }
+    }
+
+    fn collect(&self, regs: &Regs<'_>, counters: &HwCounters) {
+        if self.counts_timeouts {
+            let io = regs.io();
+            counters
+                .tx_timeouts
+                .add(u64::from(io.read(TROCR).into_raw()));
+            io.write_reg(TROCR::zeroed());
+        }
+    }
+}

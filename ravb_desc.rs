@@ -146,16 +146,27 @@ impl RxStatus {
     const EXTENSION: u8 = 0x40;
     const MULTICAST: u8 = 0x80;
 
-    /// What is wrong with the frame.
-    pub(crate) const fn error(self) -> Option<RxError> {
+    /// What the MAC found wrong with the frame, and has counters for.
+    pub(crate) const fn mac_error(self) -> Option<RxError> {
         if self.mac & Self::CRC != 0 {
             Some(RxError::Crc)
         } else if self.mac & (Self::FRAME | Self::FRACTION) != 0 {
             Some(RxError::Frame)
-        } else if self.mac & (Self::SHORT | Self::LONG) != 0 || self.truncated {
+        } else if self.mac & (Self::SHORT | Self::LONG) != 0 {
             Some(RxError::Length)
+        } else {
+            None
+        }
+    }
+
+    /// What is wrong with the frame.
+    pub(crate) const fn error(self) -> Option<RxError> {
+        if let Some(error) = self.mac_error() {
+            Some(error)
         } else if self.mac & Self::EXTENSION != 0 {
             Some(RxError::Carrier)
+        } else if self.truncated {
+            Some(RxError::Length)
         } else if self.incomplete {
             Some(RxError::Incomplete)
         } else {

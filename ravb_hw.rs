@@ -347,6 +347,31 @@ register! {
         31:0 count;
     }
 
+    /// Frames received with a bad CRC; any write clears it.
+    pub(crate) CEFCR(u32) @ 0x740 {
+        31:0 count;
+    }
+
+    /// Frames received that the PHY flagged; any write clears it.
+    pub(crate) FRECR(u32) @ 0x748 {
+        31:0 count;
+    }
+
+    /// Frames received that were too short; any write clears it.
+    pub(crate) TSFRCR(u32) @ 0x750 {
+        31:0 count;
+    }
+
+    /// Frames received that were too long; any write clears it.
+    pub(crate) TLFRCR(u32) @ 0x758 {
+        31:0 count;
+    }
+
+    /// Frames received that did not end on a byte; any write clears it.
+    pub(crate) RFCR(u32) @ 0x760 {
+        31:0 count;
+    }
+
     /// GbEth: collisions; any write clears it.
     pub(crate) CXR41(u32) @ 0x708 {
         31:0 count;
@@ -426,6 +451,15 @@ impl QueueId {
     }
 }
 
+/// Adds the value of a counting register to a counter, and clears the register.
+macro_rules! collect {
+    ($io:expr, $register:ident, $counter:expr) => {
+        $counter.add(u64::from($io.read($register).into_raw()));
+        $io.write_reg($register::zeroed());
+    };
+}
+use collect;
+
 /// Frames that were lost.
 pub(crate) struct Losses<Q: Iterator<Item = QueueId>> {
     /// The queues that had no descriptor for a frame.
@@ -463,6 +497,8 @@ pub(crate) struct RxFormat {
     pub(crate) layout: Layout,
     /// What is appended.
     pub(crate) trailer: Trailer,
+    /// The MAC counts frames with errors, whether or not it stores them.
+    pub(crate) errors_counted: bool,
 }
 
 /// What an interrupt line tells of.

@@ -64,6 +64,7 @@ pub(crate) struct RxQueue<'bound, P: Poll> {
     buffers: KVec<Option<DeviceBuffer>>,
     pool: PagePool<'bound, P>,
     trailer: Trailer,
+    errors_counted: bool,
     state: State,
     /// The frame that was begun, where the state says so.
     partial: Option<SkBuff>,
@@ -89,6 +90,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             buffers,
             pool: PagePool::new(parent, dev, napi, size as usize, format.layout)?,
             trailer: format.trailer,
+            errors_counted: format.errors_counted,
             state: State::default(),
             partial: None,
         };
@@ -171,7 +173,10 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             stats.multicast.add(1);
         }
         for error in [step.abort, step.error].into_iter().flatten() {
-            stats.count_error(error);
+            // What the MAC found wrong it may have counted itself.
+            if !self.errors_counted || status.mac_error() != Some(error) {
+                stats.count_error(error);
+            }
         }
         if step.abort.is_some() {
             self.abort();

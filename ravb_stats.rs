@@ -87,6 +87,9 @@ pub(crate) struct HwCounters {
     pub(crate) tx_timeouts: Counter,
     pub(crate) collisions: Counter,
     pub(crate) carrier_errors: Counter,
+    pub(crate) rx_crc_errors: Counter,
+    pub(crate) rx_frame_errors: Counter,
+    pub(crate) rx_length_errors: Counter,
 }
 
 /// All that is counted for a device.
@@ -112,6 +115,9 @@ impl DeviceStats {
                 tx_timeouts: Counter::new(),
                 collisions: Counter::new(),
                 carrier_errors: Counter::new(),
+                rx_crc_errors: Counter::new(),
+                rx_frame_errors: Counter::new(),
+                rx_length_errors: Counter::new(),
             },
         }
     }
@@ -146,10 +152,16 @@ impl DeviceStats {
             stats.tx_bytes += tx.bytes.get();
             stats.tx_dropped += tx.dropped.get();
         }
+        let hw = &self.hw;
+        stats.rx_crc_errors += hw.rx_crc_errors.get();
+        stats.rx_frame_errors += hw.rx_frame_errors.get();
+        stats.rx_length_errors += hw.rx_length_errors.get();
+        stats.rx_errors +=
+            hw.rx_crc_errors.get() + hw.rx_frame_errors.get() + hw.rx_length_errors.get();
         stats.rx_fifo_errors = self.rx_fifo_errors.get();
-        stats.tx_dropped += self.hw.tx_timeouts.get();
-        stats.tx_carrier_errors = self.carrier_events.get() + self.hw.carrier_errors.get();
-        stats.collisions = self.hw.collisions.get();
+        stats.tx_dropped += hw.tx_timeouts.get();
+        stats.tx_carrier_errors = self.carrier_events.get() + hw.carrier_errors.get();
+        stats.collisions = hw.collisions.get();
     }
 
     /// Lists what ethtool shows of a queue, in the order of [`NAMES`].

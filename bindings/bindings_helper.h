@@ -26,6 +26,7 @@
 #include "helpers.h"
 
 /* Macros whose value bindgen cannot evaluate. */
+#ifdef __BINDGEN__
 static const gfp_t RAVB_RS_CONST_GFP_ATOMIC =
 	GFP_ATOMIC | __GFP_NOWARN;
 static const gfp_t RAVB_RS_CONST_GFP_KERNEL = GFP_KERNEL;
@@ -40,3 +41,4 @@ static const size_t RAVB_RS_CONST_SHARED_INFO_SIZE =
 	SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
 static const size_t RAVB_RS_CONST_PAGE_SIZE = PAGE_SIZE;
 static const unsigned int RAVB_RS_CONST_MAX_SKB_FRAGS = MAX_SKB_FRAGS;
+#endif

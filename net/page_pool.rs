@@ -153,7 +153,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         }))
     }
 
-    /// What the device knows the data area of `buffer` by. The DMA mask of the device says how wide.
+    /// What the device knows the data area of `buffer` by, as wide as its DMA mask.
     #[inline]
     pub(crate) fn dma_address(&self, buffer: &DeviceBuffer) -> DmaAddress {
         // SAFETY: The page is mapped, by the invariant.

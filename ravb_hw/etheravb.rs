@@ -33,6 +33,8 @@ const ETHERAVB: Variant = Variant {
             headroom: 128,
         },
         trailer: Trailer::Sum,
+        // Frames with errors are stored, and their status says what is wrong.
+        errors_counted: false,
     },
     tx_alignment: 1,
     features: Features::RX_CHECKSUM,
@@ -252,11 +254,7 @@ impl Generation for EtherAvb {
 
     fn collect(&self, regs: &Regs<'_>, counters: &HwCounters) {
         if self.counts_timeouts {
-            let io = regs.io();
-            counters
-                .tx_timeouts
-                .add(u64::from(io.read(TROCR).into_raw()));
-            io.write_reg(TROCR::zeroed());
+            collect!(regs.io(), TROCR, counters.tx_timeouts);
         }
     }
 }

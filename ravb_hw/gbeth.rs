@@ -34,6 +34,7 @@ pub(crate) const GBETH: Variant = Variant {
             headroom: 128,
         },
         trailer: Trailer::Verdicts,
+        errors_counted: true,
     },
     tx_alignment: 4,
     features: Features::RX_CHECKSUM.and(Features::TX_CHECKSUM),
@@ -153,18 +154,14 @@ impl Generation for GbEth {
     fn collect(&self, regs: &Regs<'_>, counters: &HwCounters) {
         let io = regs.io();
 
-        counters
-            .tx_timeouts
-            .add(u64::from(io.read(TROCR).into_raw()));
-        io.write_reg(TROCR::zeroed());
-        counters
-            .collisions
-            .add(u64::from(io.read(CXR41).into_raw()));
-        io.write_reg(CXR41::zeroed());
-        counters
-            .carrier_errors
-            .add(u64::from(io.read(CXR42).into_raw()));
-        io.write_reg(CXR42::zeroed());
+        collect!(io, TROCR, counters.tx_timeouts);
+        collect!(io, CXR41, counters.collisions);
+        collect!(io, CXR42, counters.carrier_errors);
+        collect!(io, CEFCR, counters.rx_crc_errors);
+        collect!(io, FRECR, counters.rx_frame_errors);
+        collect!(io, RFCR, counters.rx_frame_errors);
+        collect!(io, TSFRCR, counters.rx_length_errors);
+        collect!(io, TLFRCR, counters.rx_length_errors);
     }
 }
 

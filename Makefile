@@ -95,6 +95,7 @@ update: lab
 
 MADE := *.o *.ko *.mod *.mod.c .*.cmd *.d modules.order Module.symvers \
 	bindings/*.o bindings/.*.cmd bindings/*.d \
+	ravb_*/*.o ravb_*/.*.cmd net/*.o net/.*.cmd \
 	bindings/bindings_generated.rs rust-project.json
 
 .PHONY: clean distclean

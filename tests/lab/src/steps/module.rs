@@ -11,38 +11,42 @@ use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
 
-/// Source files of the driver, relative to the repository: what is in these places and was not
-/// made by a build.
+/// Endings of files that a build makes.
+const MADE: &[&str] = &[
+    ".o",
+    ".ko",
+    ".mod",
+    ".mod.c",
+    ".cmd",
+    ".a",
+    ".d",
+    "_generated.rs",
+    ".symvers",
+    ".order",
+];
+
+/// Source files of the driver, relative to the repository: Kbuild, Kconfig, the Rust files at the
+/// top, and the directories of the layers and of their modules.
 pub(crate) fn sources(project: &Path) -> Vec<PathBuf> {
-    let mut top: Vec<PathBuf> = ["Kbuild", "Kconfig", "net", "bindings"]
-        .iter()
-        .map(|name| project.join(name))
+    let belongs = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match name.as_ref() {
+            "Kbuild" | "Kconfig" | "net" | "bindings" => true,
+            name if path.is_dir() => name.starts_with("ravb_"),
+            name => name.ends_with(".rs"),
+        }
+    };
+    let entries = fs::read_dir(project).into_iter().flatten();
+    let top: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok())
+        .map(|entry| entry.path())
+        .filter(belongs)
         .collect();
-    if let Ok(entries) = fs::read_dir(project) {
-        top.extend(
-            entries
-                .filter_map(|entry| entry.ok())
-                .map(|entry| entry.path())
-                .filter(|path| {
-                    path.is_file() && path.extension().is_some_and(|extension| extension == "rs")
-                }),
-        );
-    }
     files_below(&top)
         .into_iter()
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let made = [
-                ".o",
-                ".ko",
-                ".mod",
-                ".mod.c",
-                ".cmd",
-                ".a",
-                ".d",
-                "_generated.rs",
-            ];
-            !name.starts_with('.') && !made.iter().any(|ending| name.ends_with(ending))
+            !name.starts_with('.') && !MADE.iter().any(|ending| name.ends_with(ending))
         })
         .filter_map(|path| path.strip_prefix(project).ok().map(Path::to_path_buf))
         .collect()
@@ -112,5 +116,43 @@ mod tests {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let suites = suites(&project).unwrap();
         assert!(suites["ravb_rs_desc"] > 0 && suites["ravb_rs_frame"] > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_layers_and_nothing_built() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            "Kbuild",
+            "ravb_rs.rs",
+            "ravb_hw/gbeth.rs",
+            "net/mod.rs",
+            "bindings/helpers.c",
+            "bindings/bindings_generated.rs",
+            "ravb_rs.o",
+            ".ravb_rs.o.cmd",
+            "tests/lab/main.rs",
+            "net/.x.rs.swp",
+            "README.rst",
+        ];
+        for file in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let found = sources(dir.path());
+        let names: Vec<_> = found.iter().map(|path| path.to_string_lossy()).collect();
+        let expected = [
+            "Kbuild",
+            "bindings/helpers.c",
+            "net/mod.rs",
+            "ravb_hw/gbeth.rs",
+            "ravb_rs.rs",
+        ];
+        assert_eq!(names, expected);
     }
 }

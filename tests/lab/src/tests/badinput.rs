@@ -72,6 +72,11 @@ pub(crate) fn tests() -> Vec<Test> {
             run,
         );
     }
+    let absent = Machine {
+        properties: vec!["phy-present=off".to_string()],
+        ..Machine::rzg2l(Net::User)
+    };
+    add("phy-silent", absent, phy_silent);
     for &(name, run) in FRAMES {
         add(name, Machine::rzg2l(Net::User), run);
     }
@@ -135,6 +140,25 @@ fn open_fails(bench: &mut Bench<'_>) -> Result<()> {
             log.contains("phy"),
             "attempt {attempt}: no message about the PHY in\n{log}"
         );
+    }
+    bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
+    nothing_held(bench)
+}
+
+/// The device tree promises a PHY that does not answer: open fails or there is no link, and the
+/// interface can be closed.
+fn phy_silent(bench: &mut Bench<'_>) -> Result<()> {
+    net::load(bench.vm, bench.driver)?;
+    for _ in 0..2 {
+        let output = bench.vm.run(&format!("ip link set {IFACE} up"), 20)?;
+        if output.status == 0 {
+            let carrier = format!("sleep 2; cat /sys/class/net/{IFACE}/carrier");
+            ensure!(
+                bench.vm.ok(&carrier)?.trim() == "0",
+                "carrier without a PHY"
+            );
+        }
+        bench.vm.ok(&format!("ip link set {IFACE} down"))?;
     }
     bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
     nothing_held(bench)

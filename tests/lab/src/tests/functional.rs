@@ -68,6 +68,67 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
     tests
 }
 
+/// Our driver on machines that differ from the usual one.
+pub(crate) fn variations() -> Vec<Test> {
+    let user = || Machine::rzg2l(Net::User);
+    let frames = || Machine::rzg2l(Net::Frames);
+    // Bounce buffers: what the CPU does not sync, it does not see.
+    let bounced = || Machine {
+        append: "swiotlb=16384,force".to_string(),
+        ..frames()
+    };
+    // Memory that 32-bit DMA does not reach.
+    let high = || Machine {
+        memory: 6144,
+        ..frames()
+    };
+    // The model looks at each store to a descriptor, and fetches as early as it may.
+    let watched = |machine: Machine| Machine {
+        properties: vec!["watch=on".to_string(), "eager-fetch=on".to_string()],
+        ..machine
+    };
+    // Each access to a register while the clock is off ends in an abort.
+    let strict = || Machine {
+        properties: vec!["clk-off=abort".to_string()],
+        ..user()
+    };
+    let one_cpu = || Machine { cpus: 1, ..user() };
+    let table: Vec<(&str, bool, Machine, Function)> = vec![
+        ("rust-both-drivers", false, user(), both_drivers),
+        ("rust-speeds", false, user(), speeds),
+        (
+            "rust-status-in-all-parts",
+            false,
+            frames(),
+            status_in_all_parts,
+        ),
+        ("rust-one-cpu-iperf-tcp", false, one_cpu(), iperf_tcp),
+        ("rust-one-cpu-ping", false, one_cpu(), ping),
+        ("rust-bounced-receive", false, bounced(), frames_receive),
+        ("rust-bounced-echo", false, bounced(), frames_echo),
+        ("rust-bounced-jumbo", false, bounced(), frames_jumbo),
+        ("rust-high-memory-receive", true, high(), frames_receive),
+        ("rust-high-memory-echo", true, high(), frames_echo),
+        ("rust-watched-echo", false, watched(frames()), frames_echo),
+        ("rust-watched-jumbo", false, watched(frames()), frames_jumbo),
+        ("rust-watched-iperf-tcp", true, watched(user()), iperf_tcp),
+        ("rust-clock-off-aborts", false, strict(), clock_off_aborts),
+    ];
+    let driver = Driver::Rust;
+    table
+        .into_iter()
+        .map(|(name, long, machine, run)| Test {
+            name: name.to_string(),
+            long,
+            run: Run::Guest {
+                driver,
+                machine,
+                run,
+            },
+        })
+        .collect()
+}
+
 /// The driver binds, and its interface names it.
 fn probe(bench: &mut Bench<'_>) -> Result<()> {
     net::load(bench.vm, bench.driver)?;
@@ -291,6 +352,105 @@ fn rmmod_insmod(bench: &mut Bench<'_>) -> Result<()> {
     bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
     bench.up()?;
     bench.ping(5, 56)
+}
+
+/// With both drivers loaded one has the device, and the user decides which.
+fn both_drivers(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let device = bench.platform_device()?;
+    let bus = "/sys/bus/platform";
+    let at = format!("{bus}/devices/{device}");
+    bench.vm.ok("modprobe ravb")?;
+    // It is taken: loading another driver changes nothing.
+    bench.ping(5, 56)?;
+    for (from, to) in [("ravb_rs", "ravb"), ("ravb", "ravb_rs")] {
+        bench.vm.ok(&format!(
+            "echo {to} > {at}/driver_override
+             echo {device} > {bus}/drivers/{from}/unbind
+             echo {device} > {bus}/drivers_probe"
+        ))?;
+        let text = bench.vm.ok(&format!("ethtool -i {IFACE}"))?;
+        ensure!(
+            text.contains(&format!("driver: {to}\n")),
+            "wanted {to}: {text}"
+        );
+        bench.up()?;
+        bench.ping(5, 56)?;
+        // The rules of the hardware that the stock driver breaks are not ours.
+        if to == "ravb" {
+            bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+            bench.vm.set_property("violations-reset", "")?;
+        }
+    }
+    bench
+        .vm
+        .ok(&format!("echo > {at}/driver_override; rmmod ravb"))?;
+    Ok(())
+}
+
+/// Every mode a partner can offer, agreed on and forced, carries frames.
+fn speeds(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let modes = [
+        ("100-full", 100, "Full"),
+        ("100-half", 100, "Half"),
+        ("10-full", 10, "Full"),
+        ("10-half", 10, "Half"),
+        ("1000-full", 1000, "Full"),
+    ];
+    for (mode, speed, duplex) in modes {
+        bench.vm.set_property("cable", "off")?;
+        bench.vm.ok("sleep 0.2")?;
+        bench.vm.set_property("partner", mode)?;
+        bench.vm.set_property("cable", "on")?;
+        let now = net::wait_for_link(bench.vm).context(mode)?;
+        ensure!(now == speed, "{mode}: the link has {now} Mbit/s");
+        let text = bench.vm.ok(&format!("ethtool {IFACE}"))?;
+        // The MAC knows half duplex in no mode it advertises: then the best common mode counts.
+        ensure!(
+            text.contains(&format!("Duplex: {duplex}")) || duplex == "Half",
+            "{mode}: {text}"
+        );
+        bench.ping(5, 1400).context(mode)?;
+    }
+    Ok(())
+}
+
+/// The sources do not say whether only the last part of a frame has a status: both must do.
+fn status_in_all_parts(bench: &mut Bench<'_>) -> Result<()> {
+    bench.vm.set_property("rx-status-in-all-parts", "on")?;
+    let result = frames_jumbo(bench);
+    bench.vm.set_property("rx-status-in-all-parts", "off")?;
+    result
+}
+
+/// What touches registers in all states of the interface.
+fn clock_off_aborts(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let look = format!(
+        "ethtool {IFACE}; ethtool -i {IFACE}; ethtool -S {IFACE}; ethtool -g {IFACE}
+         ethtool -k {IFACE}; ethtool -T {IFACE}; ethtool -d {IFACE}; ethtool -a {IFACE}
+         ethtool --show-eee {IFACE}; ip -s link show {IFACE}; cat /proc/net/dev"
+    );
+    for _ in 0..2 {
+        // Not all of these are supported; none may crash.
+        bench.vm.run(&look, 30)?;
+        bench.ping(3, 56)?;
+        bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+        bench.vm.run(&look, 30)?;
+        bench.vm.run(
+            &format!(
+                "ethtool -G {IFACE} rx 256; ethtool -K {IFACE} rx off; ethtool -K {IFACE} rx on
+                 ip link set {IFACE} promisc on; ip link set {IFACE} promisc off
+                 ip link set {IFACE} mtu 1400; ip link set {IFACE} mtu 1500
+                 ip link set {IFACE} address 02:00:00:00:00:07; ethtool -r {IFACE}"
+            ),
+            30,
+        )?;
+        bench.up()?;
+    }
+    bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
+    Ok(())
 }
 
 /// A link without a PHY: speed and duplex come from the device tree.

@@ -94,6 +94,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(kunit::tests());
     tests.extend(functional::tests(Driver::C, "model-c"));
     tests.extend(functional::tests(Driver::Rust, "rust"));
+    tests.extend(functional::variations());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());
     tests

@@ -117,11 +117,6 @@ mod tests {
         let suites = suites(&project).unwrap();
         assert!(suites["ravb_rs_desc"] > 0 && suites["ravb_rs_frame"] > 0);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn all_layers_and_nothing_built() {

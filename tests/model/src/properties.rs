@@ -428,6 +428,8 @@ pub static TABLE: &[Property] = &[
         m.rules.clear();
         Ok(())
     }),
+    result!("registers", "JSON: every register by name; as stored, which reading may not show",
+            |m| m.regs.json().to_string()),
     result!("state", "JSON: mode, clock, reset, link, queues", |m| {
         let queues: Vec<_> = m.queues().map(|queue| json!({
             "queue": crate::counters::queue_name(queue),

@@ -7,6 +7,8 @@
 //! Side effects of single registers live with the block they act on (`modes`,
 //! [`crate::dmac`], [`crate::emac`]).
 
+use serde_json::{Map, Value};
+
 use crate::variant::{Variant, VariantSet};
 
 macro_rules! offsets {
@@ -462,6 +464,16 @@ impl RegisterFile {
             Some(r) if r.count == 1 => r.name.to_owned(),
             Some(r) => format!("{}{}", r.name, (offset - u64::from(r.offset)) / 4),
         }
+    }
+
+    /// JSON object with the stored value of every register.
+    pub fn json(&self) -> Value {
+        let existing = (0u64..).zip(&self.values).zip(&self.index);
+        existing
+            .filter(|(_, index)| index.is_some())
+            .map(|((word, value), _)| (self.name(word * 4), (*value).into()))
+            .collect::<Map<_, _>>()
+            .into()
     }
 
     /// Stored value of the register at `offset`.

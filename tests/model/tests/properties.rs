@@ -157,3 +157,16 @@ fn state_and_trace() {
         m.host.log[1]
     );
 }
+
+#[test]
+fn registers_are_shown_by_name() {
+    let mut m = running();
+    m.write(reg::RIC0, 1);
+    let registers = m.json("registers");
+    assert_eq!(registers["RIC0"], 1);
+    assert_eq!(registers["CDAR21"], 0);
+    // An EtherAVB register that GbEth has not.
+    assert_eq!(registers.get("APSR"), None);
+    m.set("variant", "gen3");
+    assert_eq!(m.json("registers")["APSR"], 0);
+}

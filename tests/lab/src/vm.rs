@@ -16,6 +16,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,9 +60,14 @@ pub(crate) struct Machine {
 impl Machine {
     /// The RZ/G2L device on two processors.
     pub(crate) fn rzg2l(net: Net) -> Machine {
+        Machine::with("gbeth", net)
+    }
+
+    /// A variant of the device on two processors.
+    pub(crate) fn with(variant: &'static str, net: Net) -> Machine {
         Machine {
             kernel: Flavour::Stock,
-            variant: "gbeth",
+            variant,
             flavours: Vec::new(),
             net,
             properties: Vec::new(),
@@ -130,6 +136,7 @@ pub(crate) struct Vm {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
     number: u64,
+    channel: PathBuf,
     console: PathBuf,
     /// Raw frames to and from the device, for `Net::Frames`.
     pub(crate) wire: Option<Wire>,
@@ -212,6 +219,7 @@ impl Vm {
             writer: channel.try_clone()?,
             reader: BufReader::new(channel),
             number: 0,
+            channel: at("channel"),
             console,
             wire,
             _scratch: scratch,
@@ -249,6 +257,16 @@ impl Vm {
                 text: String::from_utf8_lossy(&bytes).into_owned(),
             });
         }
+    }
+
+    /// Opens the channel to the guest anew. The kernel learns that its port has a peer when the
+    /// peer comes, and after it slept it is not ready to be told in time.
+    pub(crate) fn reconnect(&mut self) -> Result<()> {
+        self.writer.shutdown(Shutdown::Both)?;
+        let channel = connect(&self.channel, &mut self.process, &self.console)?;
+        self.writer = channel.try_clone()?;
+        self.reader = BufReader::new(channel);
+        Ok(())
     }
 
     /// Runs a script that must succeed and returns what it printed.

@@ -25,6 +25,7 @@ const PACKAGES: &[&str] = &[
     "iperf3",
     "iproute2",
     "kmod",
+    "linuxptp",
     "tcpdump",
 ];
 

@@ -180,7 +180,10 @@ impl Qemu {
         let mut command = self.board(root, machine, "")?;
         command.arg("-dtb").arg(scratch.join("machine.dtb"));
         command.args(["-device", "renesas-r9a07g044-cpg,id=cpg0", "-device"]);
-        let mut device = "renesas-ravb,id=mac0,cpg=cpg0,cpg-output=0,netdev=wire0".to_string();
+        let mut device = format!(
+            "renesas-ravb,id=mac0,cpg=cpg0,cpg-output=0,netdev=wire0,variant={}",
+            machine.variant
+        );
         for property in &machine.properties {
             if property.contains(',') {
                 bail!("a device property with a comma: {property}");

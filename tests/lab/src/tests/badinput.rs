@@ -165,7 +165,7 @@ fn phy_silent(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Puts frames on the wire.
-fn inject(bench: &mut Bench<'_>, what: serde_json::Value) -> Result<()> {
+pub(super) fn inject(bench: &mut Bench<'_>, what: serde_json::Value) -> Result<()> {
     bench.vm.set_property("inject", what.to_string())
 }
 

@@ -11,10 +11,10 @@ use crate::wire::{self, LAB_MAC};
 use anyhow::{bail, ensure, Context, Result};
 use std::time::Duration;
 
-type Function = fn(&mut Bench<'_>) -> Result<()>;
+pub(super) type Function = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Tests on the user network.
-const USER: &[(&str, Function)] = &[
+pub(super) const USER: &[(&str, Function)] = &[
     ("probe", probe),
     ("autoneg", autoneg),
     ("ping", ping),
@@ -31,7 +31,7 @@ const USER: &[(&str, Function)] = &[
 ];
 
 /// Tests on the frame wire.
-const FRAMES: &[(&str, Function)] = &[
+pub(super) const FRAMES: &[(&str, Function)] = &[
     ("frames-receive", frames_receive),
     ("frames-echo", frames_echo),
     ("frames-jumbo", frames_jumbo),
@@ -280,10 +280,18 @@ fn ethtool_ring(bench: &mut Bench<'_>) -> Result<()> {
     bench.ping(5, 56)
 }
 
-/// Offloads can be switched, and traffic is right with and without.
 fn ethtool_features(bench: &mut Bench<'_>) -> Result<()> {
+    features(
+        bench,
+        &[("rx", "rx-checksumming"), ("tx", "tx-checksumming")],
+    )
+}
+
+/// Offloads can be switched, and traffic is right with and without. Each goes by two names, that
+/// of the option and that of the feature.
+pub(super) fn features(bench: &mut Bench<'_>, offloads: &[(&str, &str)]) -> Result<()> {
     bench.up()?;
-    for (name, feature) in [("rx", "rx-checksumming"), ("tx", "tx-checksumming")] {
+    for (name, feature) in offloads {
         for state in ["off", "on"] {
             bench.vm.ok(&format!("ethtool -K {IFACE} {name} {state}"))?;
             let text = bench.vm.ok(&format!("ethtool -k {IFACE}"))?;
@@ -301,7 +309,7 @@ fn ethtool_features(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Pulling the cable takes the carrier away, plugging it in brings it back.
-fn cable(bench: &mut Bench<'_>) -> Result<()> {
+pub(super) fn cable(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     bench.vm.set_property("cable", "off")?;
     let gone = format!(
@@ -454,7 +462,7 @@ fn clock_off_aborts(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// A link without a PHY: speed and duplex come from the device tree.
-fn fixed_link(bench: &mut Bench<'_>) -> Result<()> {
+pub(super) fn fixed_link(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let text = bench.vm.ok(&format!("ethtool {IFACE}"))?;
     ensure!(text.contains("Speed: 1000Mb/s"), "ethtool says {text}");
@@ -462,10 +470,14 @@ fn fixed_link(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// EtherType for local experiments: no protocol of the guest reacts to it.
-const EXPERIMENT: u16 = 0x88b5;
+pub(super) const EXPERIMENT: u16 = 0x88b5;
 
 /// Sends frames to the device while the guest captures, and returns what the guest saw.
-fn capture(bench: &mut Bench<'_>, frames: &[Vec<u8>], promiscuous: bool) -> Result<Vec<Vec<u8>>> {
+pub(super) fn capture(
+    bench: &mut Bench<'_>,
+    frames: &[Vec<u8>],
+    promiscuous: bool,
+) -> Result<Vec<Vec<u8>>> {
     let quiet = if promiscuous {
         ""
     } else {
@@ -508,7 +520,7 @@ fn packets(file: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Compares what arrived with what was sent; frames shorter than the minimum arrive padded.
-fn same_frames(sent: &[Vec<u8>], got: &[Vec<u8>]) -> Result<()> {
+pub(super) fn same_frames(sent: &[Vec<u8>], got: &[Vec<u8>]) -> Result<()> {
     ensure!(
         got.len() == sent.len(),
         "{} of {} frames arrived",

@@ -11,6 +11,7 @@ mod cycles;
 mod functional;
 mod host;
 mod kunit;
+mod variants;
 
 use crate::check::Bench;
 use crate::env::{Driver, Env};
@@ -94,6 +95,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(kunit::tests());
     tests.extend(functional::tests(Driver::C, "model-c"));
     tests.extend(functional::tests(Driver::Rust, "rust"));
+    tests.extend(variants::tests(Driver::C, "model-c"));
     tests.extend(functional::variations());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());

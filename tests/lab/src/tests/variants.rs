@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The EtherAVB variants: R-Car Gen2, Gen3, Gen4 and RZ/V2M. What every variant must do is
+//! `functional`'s, run here with their device trees; what GbEth has not is added: two queues,
+//! PTP, Wake-on-LAN, the link pin, internal delays.
+
+use super::badinput::inject;
+use super::functional::{self, capture, same_frames, Function, EXPERIMENT};
+use super::{Run, Test};
+use crate::check::Bench;
+use crate::env::Driver;
+use crate::net::{self, IFACE};
+use crate::vm::{Machine, Net};
+use crate::wire;
+use anyhow::{bail, ensure, Context, Result};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Values of the device's property `variant`, which are the names of the overlays.
+const VARIANTS: &[&str] = &["gen2", "gen3", "gen4", "rzv2m"];
+
+/// Those with the internal delays of RGMII (K-drv).
+const DELAYS: &[&str] = &["gen3", "gen4"];
+
+/// Those with one interrupt line for everything (K-dt).
+const ONE_LINE: &[&str] = &["gen2"];
+
+/// Shared tests that hold for GbEth only.
+const GBETH_ONLY: &[&str] = &["ethtool-features", "frames-jumbo"];
+
+/// Tests of `make check`; the others belong to `make check-all`.
+const SMOKE: &[&str] = &[
+    "probe",
+    "ping",
+    "iperf-tcp",
+    "ethtool-ring",
+    "cable",
+    "down-up",
+    "unbind-bind",
+    "queues",
+    "phc",
+];
+
+/// More tests on the user network.
+const USER: &[(&str, Function)] = &[
+    ("ethtool-features", |bench| {
+        functional::features(bench, &[("rx", "rx-checksumming")])
+    }),
+    ("queues", queues),
+    ("queues-at-once", queues_at_once),
+    ("phc", phc),
+    ("link-pin", link_pin),
+    ("wake", wake),
+];
+
+/// More tests on the frame wire.
+const FRAMES: &[(&str, Function)] = &[("frames-long", frames_long), ("ptp-transmit", ptp_transmit)];
+
+/// Tests of device trees that differ from the usual one.
+const FLAVOURS: &[(&str, &str, Function)] = &[
+    ("fixed-link", "FIXED_LINK", functional::fixed_link),
+    ("no-ether-link", "NO_ETHER_LINK", link_pin_ignored),
+    (
+        "ether-link-active-low",
+        "ETHER_LINK_ACTIVE_LOW",
+        link_pin_active_low,
+    ),
+];
+
+pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
+    let mut tests = Vec::new();
+    for &variant in VARIANTS {
+        let mut add = |name: &str, machine: Machine, run: Function| {
+            let run = Run::Guest {
+                driver,
+                machine,
+                run,
+            };
+            tests.push(Test {
+                name: format!("{group}-{variant}-{name}"),
+                // Our driver is tested on one EtherAVB as thoroughly as on GbEth.
+                long: !(SMOKE.contains(&name) || driver == Driver::Rust && variant == "gen3"),
+                run,
+            });
+        };
+        let shared = |tests: &'static [(&'static str, Function)]| {
+            tests.iter().filter(|(name, _)| !GBETH_ONLY.contains(name))
+        };
+        for &(name, run) in shared(functional::USER).chain(USER) {
+            // The stock driver forgets that with one line the E-MAC has none of its own, and
+            // fails to suspend.
+            if name == "wake" && driver == Driver::C && ONE_LINE.contains(&variant) {
+                continue;
+            }
+            add(name, Machine::with(variant, Net::User), run);
+        }
+        for &(name, run) in shared(functional::FRAMES).chain(FRAMES) {
+            add(name, Machine::with(variant, Net::Frames), run);
+        }
+        for &(name, flavour, run) in FLAVOURS {
+            let machine = Machine {
+                flavours: vec![flavour],
+                ..Machine::with(variant, Net::User)
+            };
+            add(name, machine, run);
+        }
+        if DELAYS.contains(&variant) {
+            let machine = Machine {
+                flavours: vec!["RX_DELAY=1800", "TX_DELAY=2000"],
+                ..Machine::with(variant, Net::User)
+            };
+            add("delays", machine, delays);
+        }
+    }
+    tests
+}
+
+/// Destination and type of PTP frames without IP.
+const PTP_GROUP: &str = "011b19000000";
+const PTP_TYPE: u16 = 0x88f7;
+
+/// A statistic of `ethtool -S`.
+fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
+    let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
+    let value = text.lines().find_map(|line| {
+        let (key, value) = line.trim().split_once(": ")?;
+        (key == name).then(|| value.parse().ok())?
+    });
+    value.with_context(|| format!("no statistic {name} in {text}"))
+}
+
+/// Frames a queue of the device has moved.
+fn moved(bench: &mut Bench<'_>, queue: &str) -> Result<u64> {
+    Ok(bench.vm.property("counters")?["frames"][queue]
+        .as_u64()
+        .unwrap_or(0))
+}
+
+/// Network control frames arrive in the second queue, all others in the first.
+fn queues(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u64 = 7;
+    bench.up()?;
+    bench.ping(1, 56)?;
+    let names = ["rx_queue_0_packets", "rx_queue_1_packets"];
+    let mut before = Vec::new();
+    for name in names {
+        before.push(statistic(bench, name)?);
+    }
+    let device = moved(bench, "rx1")?;
+    inject(
+        bench,
+        json!({ "len": 100, "da": PTP_GROUP, "type": PTP_TYPE, "count": COUNT }),
+    )?;
+    inject(
+        bench,
+        json!({ "len": 100, "type": EXPERIMENT, "count": 2 * COUNT }),
+    )?;
+    bench.vm.ok("sleep 0.5")?;
+    ensure!(
+        moved(bench, "rx1")? == device + COUNT,
+        "the device did not use its second queue"
+    );
+    let control = statistic(bench, names[1])? - before[1];
+    ensure!(control == COUNT, "{control} of {COUNT} in the second queue");
+    let other = statistic(bench, names[0])? - before[0];
+    ensure!(
+        (2 * COUNT..3 * COUNT).contains(&other),
+        "{other} instead of {} in the first queue",
+        2 * COUNT
+    );
+    bench.ping(5, 56)
+}
+
+/// Both queues raise their interrupts together, very often: no frame is forgotten.
+fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u64 = 20_000;
+    /// Between two frames of a queue. Long enough for an interrupt each, if the host keeps up.
+    const GAP_NS: u64 = 100_000;
+    bench.up()?;
+    let stored = |bench: &mut Bench<'_>| -> Result<[u64; 2]> {
+        Ok([moved(bench, "rx0")?, moved(bench, "rx1")?])
+    };
+    let counted = |bench: &mut Bench<'_>| -> Result<[u64; 2]> {
+        Ok([
+            statistic(bench, "rx_queue_0_packets")?,
+            statistic(bench, "rx_queue_1_packets")?,
+        ])
+    };
+    let (device, driver) = (stored(bench)?, counted(bench)?);
+    // One request makes frames of one kind; in turns, so that the queues stay close together.
+    const TURNS: u64 = 20;
+    for _ in 0..TURNS {
+        for (to, kind) in [(PTP_GROUP, PTP_TYPE), ("ffffffffffff", EXPERIMENT)] {
+            inject(
+                bench,
+                json!({ "len": 60, "da": to, "type": kind, "count": COUNT / TURNS,
+                        "gap_ns": GAP_NS }),
+            )?;
+        }
+        bench.vm.ok("sleep 0.1")?;
+    }
+    // Until everything on the wire has arrived.
+    let mut last = stored(bench)?;
+    loop {
+        bench.vm.ok("sleep 1")?;
+        let now = stored(bench)?;
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    let seen = counted(bench)?;
+    for queue in [0, 1] {
+        let (stored, counted) = (last[queue] - device[queue], seen[queue] - driver[queue]);
+        ensure!(
+            stored > COUNT / 2,
+            "queue {queue}: only {stored} of {COUNT} frames found room"
+        );
+        ensure!(
+            counted == stored,
+            "queue {queue}: the device stored {stored} frames, the driver saw {counted}"
+        );
+    }
+    bench.ping(5, 56)
+}
+
+/// Times, in seconds, that a run of phc_ctl shows: those of the PTP clock, and when it did so.
+fn clock_times(bench: &mut Bench<'_>, commands: &str) -> Result<Vec<(f64, f64)>> {
+    let text = bench
+        .vm
+        .ok(&format!("phc_ctl -q {IFACE} {commands}"))
+        .context("phc_ctl fails")?;
+    Ok(parse_times(&text))
+}
+
+/// Reads lines such as `phc_ctl[6.415]: clock time is 1000.501418989 or Thu …`.
+fn parse_times(text: &str) -> Vec<(f64, f64)> {
+    let parse = |line: &str| -> Option<(f64, f64)> {
+        let (stamp, rest) = line.strip_prefix("phc_ctl[")?.split_once("]: ")?;
+        let time = rest.strip_prefix("clock time is ")?.split(' ').next()?;
+        Some((time.parse().ok()?, stamp.parse().ok()?))
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// The PTP clock can be read, set, stepped and made faster.
+fn phc(bench: &mut Bench<'_>) -> Result<()> {
+    /// What may pass between two commands on a busy host, in seconds.
+    const LATE: f64 = 2.0;
+    bench.up()?;
+    let times = clock_times(bench, "freq 0 set 1000.5 get adj 20 get")?;
+    ensure!(times.len() == 2, "phc_ctl printed {times:?}");
+    for (&(time, _), expected) in times.iter().zip([1000.5, 1020.5]) {
+        ensure!(
+            (expected..expected + LATE).contains(&time),
+            "the clock shows {time} after it was set to {expected}"
+        );
+    }
+    // Faster by four per cent, of five that are possible; time enough to tell it from nothing.
+    for (ppb, rate) in [(0, 1.0), (40_000_000, 1.04), (-40_000_000, 0.96)] {
+        // An option cannot begin with a number's sign.
+        let commands = format!("-- freq {ppb} get wait 2 get");
+        let times = clock_times(bench, &commands)?;
+        ensure!(times.len() == 2, "phc_ctl printed {times:?}");
+        let measured = (times[1].0 - times[0].0) / (times[1].1 - times[0].1);
+        ensure!(
+            (measured - rate).abs() < 0.015,
+            "at {ppb} ppb the clock goes {measured:.4} times as fast as the system's"
+        );
+    }
+    clock_times(bench, "freq 0 set").map(drop)
+}
+
+/// A PTP master: every Sync gets a transmit timestamp, which its Follow_Up carries.
+fn ptp_transmit(bench: &mut Bench<'_>) -> Result<()> {
+    const SYNC: u8 = 0;
+    const FOLLOW_UP: u8 = 8;
+    bench.up()?;
+    bench.wire()?.drain()?;
+    let sent = statistic(bench, "tx_queue_1_packets")?;
+    bench.vm.ok(&format!(
+        "phc_ctl -q {IFACE} freq 0 set 5000
+         ptp4l -i {IFACE} -2 -m -q --uds_address /run/ptp --uds_ro_address /run/ptp-ro \
+             --logAnnounceInterval -2 --announceReceiptTimeout 2 --logSyncInterval -3 \
+             --tx_timestamp_timeout 500 > /tmp/ptp4l 2>&1 &
+         echo $! > /tmp/ptp4l.pid"
+    ))?;
+    let mut sequence = None;
+    let mut times: Vec<f64> = Vec::new();
+    for _ in 0..200 {
+        let is_ptp = |frame: &[u8]| frame.len() >= 58 && frame[12..14] == PTP_TYPE.to_be_bytes();
+        let Some(frame) = bench.wire()?.expect(Duration::from_secs(10), is_ptp)? else {
+            break;
+        };
+        let number = u16::from_be_bytes([frame[44], frame[45]]);
+        match frame[14] & 0xf {
+            SYNC => sequence = Some(number),
+            FOLLOW_UP if sequence == Some(number) => {
+                let number =
+                    |bytes: &[u8]| bytes.iter().fold(0.0, |n, &b| n * 256.0 + f64::from(b));
+                times.push(number(&frame[48..54]) + number(&frame[54..58]) / 1e9);
+            }
+            _ => {}
+        }
+        if times.len() == 10 {
+            break;
+        }
+    }
+    let log = bench.vm.ok("kill $(cat /tmp/ptp4l.pid); cat /tmp/ptp4l")?;
+    ensure!(times.len() == 10, "only {} timestamps: {log}", times.len());
+    ensure!(!log.contains("timed out"), "{log}");
+    ensure!(
+        times.windows(2).all(|pair| pair[0] < pair[1]),
+        "timestamps do not rise: {times:?}"
+    );
+    ensure!(
+        (5000.0..5060.0).contains(&times[0]),
+        "the first timestamp is {}, the clock was set to 5000",
+        times[0]
+    );
+    let queue = statistic(bench, "tx_queue_1_packets")? - sent;
+    ensure!(
+        queue >= 10,
+        "only {queue} frames with timestamps left by the second queue"
+    );
+    Ok(())
+}
+
+/// Frames up to those of the largest MTU in a VLAN arrive whole; longer ones whole or not at all.
+///
+/// The stock driver lets the MAC accept four bytes more than its buffers hold, and takes the two
+/// parts of such a frame for two frames.
+fn frames_long(bench: &mut Bench<'_>) -> Result<()> {
+    const LARGEST: usize = 2044;
+    bench.up()?;
+    let mac = bench.mac()?;
+    let make = |length: usize| wire::frame(mac, EXPERIMENT, length, length as u8);
+    let frames: Vec<_> = [1515, 1600, 2000, 2043, LARGEST, 60].map(make).into();
+    let got = capture(bench, &frames, false)?;
+    same_frames(&frames, &got)?;
+    if bench.driver == Driver::C {
+        return Ok(());
+    }
+    let frames: Vec<_> = (LARGEST + 1..LARGEST + 20)
+        .map(make)
+        .chain(frames)
+        .collect();
+    let got = capture(bench, &frames, false)?;
+    if let Some(broken) = got.iter().find(|frame| !frames.contains(frame)) {
+        bail!("part of a frame arrived as one of {} bytes", broken.len());
+    }
+    Ok(())
+}
+
+/// Sets the level of the AVB_LINK pin for good.
+fn set_pin(bench: &mut Bench<'_>, level: &str) -> Result<()> {
+    bench.vm.set_property("link-pin", level)?;
+    bench.vm.ok("sleep 0.2").map(drop)
+}
+
+/// Without a link by the pin the MAC is off, whatever the PHY says, and on again afterwards.
+fn link_pin(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.ping(3, 56)?;
+    set_pin(bench, "low")?;
+    let answers = net::ping(bench.vm, 3, 56);
+    set_pin(bench, "follow")?;
+    ensure!(
+        answers?.received == 0,
+        "traffic flows although the link pin says there is no link"
+    );
+    net::wait_for_link(bench.vm)?;
+    bench.ping(5, 56)
+}
+
+/// With `renesas,no-ether-link` the pin means nothing.
+fn link_pin_ignored(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    for level in ["low", "high", "low"] {
+        set_pin(bench, level)?;
+        bench.ping(3, 56)?;
+    }
+    functional::cable(bench)
+}
+
+/// With `renesas,ether-link-active-low` a low pin is a link.
+fn link_pin_active_low(bench: &mut Bench<'_>) -> Result<()> {
+    set_pin(bench, "high")?;
+    bench.up()?;
+    set_pin(bench, "low")?;
+    bench.ping(3, 56)?;
+    set_pin(bench, "high")?;
+    let answers = net::ping(bench.vm, 3, 56)?;
+    ensure!(
+        answers.received == 0,
+        "traffic flows although the link pin says there is no link"
+    );
+    set_pin(bench, "low")?;
+    bench.ping(3, 56)
+}
+
+/// A magic packet wakes the machine, long before the alarm that is there in case it does not.
+fn wake(bench: &mut Bench<'_>) -> Result<()> {
+    const ALARM: u64 = 40;
+    bench.up()?;
+    bench.vm.ok(&format!(
+        "ethtool -s {IFACE} wol g
+         ethtool {IFACE} | grep -q 'Wake-on: g' || exit 1
+         cat /sys/class/rtc/rtc0/since_epoch > /tmp/asleep
+         rm -f /tmp/awake
+         echo +{ALARM} > /sys/class/rtc/rtc0/wakealarm
+         (sleep 0.5; echo freeze > /sys/power/state; echo $? > /tmp/awake) > /dev/null 2>&1 &"
+    ))?;
+    let mark = bench.vm.console_mark("asleep")?;
+    std::thread::sleep(Duration::from_secs(3));
+    let mut packet = vec![0xff; 6];
+    packet.extend(wire::LAB_MAC);
+    packet.extend([0x08, 0x42]);
+    packet.extend([0xff; 6]);
+    // The address the overlay gives the first MAC.
+    packet.extend([2, 0, 0, 0, 0, 1].repeat(16));
+    let hex: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+    inject(bench, json!({ "hex": hex }))?;
+    let end = Instant::now() + Duration::from_secs(ALARM + 30);
+    while !bench.vm.console_since(mark).contains("PM: suspend exit") {
+        ensure!(Instant::now() < end, "the machine sleeps on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bench.vm.reconnect()?;
+    let text = bench.vm.ok(
+        "for i in $(seq 100); do [ -s /tmp/awake ] && break; sleep 0.05; done
+         echo 0 > /sys/class/rtc/rtc0/wakealarm
+         echo $(cat /tmp/awake) \
+             $(($(cat /sys/class/rtc/rtc0/since_epoch) - $(cat /tmp/asleep)))",
+    )?;
+    let words: Vec<u64> = text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [status, slept] = words[..] else {
+        bail!("the guest says {text:?}");
+    };
+    ensure!(status == 0, "the machine did not go to sleep");
+    ensure!(
+        (2..ALARM - 5).contains(&slept),
+        "awake after {slept} s: the magic packet did not do it"
+    );
+    bench.vm.ok(&format!("ethtool -s {IFACE} wol d"))?;
+    net::wait_for_link(bench.vm)?;
+    bench.ping(5, 56)
+}
+
+/// Delays in the device tree reach APSR while the interface is up, again after it was down.
+fn delays(bench: &mut Bench<'_>) -> Result<()> {
+    const RDM_TDM: u64 = 0x6000;
+    for _ in 0..2 {
+        bench.up()?;
+        let apsr = bench.vm.property("registers")?["APSR"]
+            .as_u64()
+            .context("no APSR")?;
+        ensure!(apsr & RDM_TDM == RDM_TDM, "APSR is {apsr:#x}");
+        bench.ping(3, 56)?;
+        bench
+            .vm
+            .ok(&format!("ip link set {IFACE} down; sleep 0.5"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn clock_times_are_read() {
+        let text = "phc_ctl[6.414]: set clock time to 1000.500000000 or Thu Jan  1 1970\n\n\
+                    phc_ctl[6.415]: clock time is 1000.501418989 or Thu Jan  1 1970\n";
+        assert_eq!(parse_times(text), [(1000.501418989, 6.415)]);
+        assert!(parse_times("phc_ctl: unknown clock\n").is_empty());
+    }
+
+    #[test]
+    fn the_smoke_tests_exist() {
+        let tests = tests(Driver::C, "model-c");
+        for name in SMOKE.iter().chain(GBETH_ONLY) {
+            let found = tests
+                .iter()
+                .any(|test| test.name.ends_with(&format!("-{name}")));
+            assert!(found || *name == "frames-jumbo", "{name}");
+        }
+    }
+}

@@ -115,18 +115,12 @@ fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
         .map(|name| kdir.join("arch/arm64/boot").join(name))
         .find(|path| path.exists())
         .with_context(|| format!("KDIR={} has no kernel image: build it", kdir.display()))?;
-    let clang = config.contains_key("CONFIG_CC_IS_CLANG");
     let root = root::get(env)?;
-    let wanted = config
-        .get("CONFIG_RUSTC_VERSION_TEXT")
-        .map_or("", String::as_str);
-    let rustc = crate::proc::output(&mut root.command(&[], "rustc --version"))?;
-    let tools = if !clang && wanted.trim_matches('"') == rustc.trim() {
-        Tools::Root(root::get(env)?, MAKE)
-    } else if clang {
-        Tools::Host("ARCH=arm64 LLVM=1")
-    } else {
-        Tools::Host("ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-")
+    let tools = match (built_with_ours(&root, &config)?, config.contains_key(CLANG)) {
+        (true, true) => Tools::Root(root::get(env)?, "make -j$(nproc) ARCH=arm64 LLVM=1"),
+        (true, false) => Tools::Root(root::get(env)?, MAKE),
+        (false, true) => Tools::Host("ARCH=arm64 LLVM=1"),
+        (false, false) => Tools::Host("ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-"),
     };
 
     let release = release.trim().to_string();
@@ -157,6 +151,22 @@ fn given(env: &Env, kdir: &Path) -> Result<Kernel> {
         id: key,
         tools,
     })
+}
+
+/// The option of a kernel built with clang.
+const CLANG: &str = "CONFIG_CC_IS_CLANG";
+
+/// Whether a configuration names the compilers of the build root.
+fn built_with_ours(root: &Root, config: &BTreeMap<String, String>) -> Result<bool> {
+    let script = "rustc --version; clang --version | head -n 1
+                  aarch64-linux-gnu-gcc-14 --version | head -n 1";
+    let ours = crate::proc::output(&mut root.command(&[], script))?;
+    let known = |name: &str| {
+        config
+            .get(name)
+            .is_some_and(|text| ours.lines().any(|line| line == text.trim_matches('"')))
+    };
+    Ok(known("CONFIG_RUSTC_VERSION_TEXT") && known("CONFIG_CC_VERSION_TEXT"))
 }
 
 /// Prepares the build tree of the stock kernel.

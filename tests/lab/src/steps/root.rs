@@ -100,21 +100,39 @@ pub(crate) fn get(env: &Env) -> Result<Root> {
 fn build(work: &Work<'_>) -> Result<()> {
     let fs = work.out.join("fs");
     need_mmdebstrap()?;
-    work.run(
-        Command::new("unshare")
-            .args(namespaces(true))
-            .args(["mmdebstrap", "--variant=minbase", "--skip=check/empty"])
-            .arg(format!(
-                "--mode={}",
-                if is_root() { "root" } else { "unshare" }
-            ))
-            .arg(format!(
-                "--include={}",
-                PACKAGES.join(" ").replace(' ', ",")
-            ))
-            .arg(SUITE)
-            .arg(&fs),
-    )?;
+    let include = format!("--include={}", PACKAGES.join(" ").replace(' ', ","));
+    if is_root() {
+        work.run(
+            Command::new("unshare")
+                .args(NAMESPACES)
+                .args([
+                    "mmdebstrap",
+                    "--variant=minbase",
+                    "--mode=root",
+                    &include,
+                    SUITE,
+                ])
+                .arg(&fs),
+        )?;
+    } else {
+        // mmdebstrap has a user namespace of its own, in which we are not root. Unpacked in ours,
+        // the files belong to us.
+        let tar = work.out.join("fs.tar");
+        work.run(
+            Command::new("mmdebstrap")
+                .args(["--variant=minbase", "--mode=unshare", &include, SUITE])
+                .arg(&tar),
+        )?;
+        fs::create_dir(&fs)?;
+        work.run(
+            namespaces()
+                .args(["tar", "--exclude=./dev/*", "-C"])
+                .arg(&fs)
+                .arg("-xf")
+                .arg(&tar),
+        )?;
+        fs::remove_file(&tar)?;
+    }
     let root = Root { dir: fs };
     let script = format!("set -- {SUITE}\n{ADD_SOURCES}");
     work.run(&mut root.command(&[], &script))?;
@@ -140,17 +158,17 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Arguments of unshare(1). `as_root` is false where the program makes its own user namespace.
-fn namespaces(own_user_namespace: bool) -> Vec<&'static str> {
-    let mut args = vec!["--mount", "--pid", "--fork", "--kill-child"];
+/// Mounts and processes of a command are its own, and end with it.
+const NAMESPACES: &[&str] = &["--mount", "--pid", "--fork", "--kill-child"];
+
+/// unshare(1), ready for a command that runs as root or as if.
+fn namespaces() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(NAMESPACES);
     if !is_root() {
-        if own_user_namespace {
-            // mmdebstrap needs the subordinate ids itself: leave it alone.
-            return vec!["--fork", "--kill-child"];
-        }
-        args.extend(["--user", "--map-root-user", "--map-auto"]);
+        command.args(["--user", "--map-root-user", "--map-auto"]);
     }
-    args
+    command
 }
 
 impl Root {
@@ -162,11 +180,8 @@ impl Root {
     /// A shell script inside, with host directories bound to mount points. Everything it starts
     /// dies with it.
     pub(crate) fn command(&self, binds: &[(&Path, &str)], script: &str) -> Command {
-        let mut command = Command::new("unshare");
-        command
-            .args(namespaces(false))
-            .args(["sh", "-c", ENTER, "enter"])
-            .arg(&self.dir);
+        let mut command = namespaces();
+        command.args(["sh", "-c", ENTER, "enter"]).arg(&self.dir);
         for (from, to) in binds {
             command.arg(from).arg(to);
         }

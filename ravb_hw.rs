@@ -32,6 +32,10 @@ use kernel::{
     },
     prelude::*,
     sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
         new_mutex,
         new_spinlock_irq,
         Arc,
@@ -680,6 +684,8 @@ pub(crate) struct Hw<'bound> {
     pub(crate) wiring: Wiring,
     #[pin]
     masks: SpinLockIrq<QueueMasks>,
+    /// The interrupt that tells of lost frames is masked.
+    losses_masked: AtomicFlag,
     /// Whether the interface is up. Who holds the lock may change the operating mode, and nobody
     /// else does.
     #[pin]
@@ -714,6 +720,7 @@ impl<'bound> Hw<'bound> {
                 variant,
                 wiring,
                 masks <- new_spinlock_irq!(QueueMasks::default()),
+                losses_masked: AtomicFlag::new(false),
                 up <- new_mutex!(false),
             }? Error),
             GFP_KERNEL,
@@ -839,10 +846,7 @@ impl<'bound> Regs<'bound> {
         io.write(DBAT, dbat.into());
         self.generation().init_dmac(self);
         io.write_reg(RIC1::zeroed());
-        io.write(
-            RIC2,
-            (RIC2::zeroed().with_rffe(true).into_raw() | self.all_queues()).into(),
-        );
+        self.unmask_losses();
         // The masks of the queues are shared, and the hardware was reset.
         self.hw.masks.lock().enabled = self.all_queues();
         io.write(RIC0, self.all_queues().into());
@@ -907,10 +911,19 @@ impl<'bound> Regs<'bound> {
         self.generation().collect(self, counters);
     }
 
-    /// Unmasks the receive and transmit interrupts of a queue.
+    /// Unmasks the receive and transmit interrupts of a queue, and the one that tells of losses.
     #[inline]
     pub(crate) fn unmask_queue(&self, queue: QueueId) {
+        if self.hw.losses_masked.load(Relaxed) {
+            self.unmask_losses();
+        }
         self.generation().unmask_queue(self, queue);
+    }
+
+    fn unmask_losses(&self) {
+        self.hw.losses_masked.store(false, Relaxed);
+        let ric2 = RIC2::zeroed().with_rffe(true).into_raw() | self.all_queues();
+        self.io().write(RIC2, ric2.into());
     }
 
     /// Masks the receive and transmit interrupts of a queue.
@@ -979,10 +992,16 @@ impl<'bound> Regs<'bound> {
     }
 
     /// Reads and forgets what frames were lost.
+    ///
+    /// Every frame that is lost raises the interrupt anew. It would take the time that is missing to
+    /// receive frames, so it is masked until a queue has been polled to its end. Should the queue
+    /// that is unmasked meanwhile not see that, the next one will.
     pub(crate) fn take_losses(&self) -> Losses<impl Iterator<Item = QueueId>> {
         let io = self.io();
         let ris2 = io.read(RIS2);
 
+        io.write_reg(RIC2::zeroed());
+        self.hw.losses_masked.store(true, Relaxed);
         // Zeroes clear: everything that is enabled is handled by the caller.
         io.write(RIS2, (0x0003_ffff & !self.all_queues()).into());
         io.write_reg(EIS::zeroed().with_const_errors::<0x7ff>());

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `ethtool` shows and changes.
+//! What `ethtool` shows and changes, and what netlink shows of the queues.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
 
 use crate::{
     net::{
@@ -11,14 +14,19 @@ use crate::{
             Operations,
             RingSizes, //
         },
-        netdev::Locked, //
+        netdev::Locked,
+        qstats, //
     },
+    ravb_hw::QueueId,
     ravb_stats,
     Ravb, //
 };
 
 /// The smallest rings: fewer slots are not enough for a burst.
 const MIN_RING_SIZES: RingSizes = RingSizes { rx: 64, tx: 64 };
+
+/// Longer frames are never copied, in bytes.
+const MAX_RX_COPYBREAK: u32 = 1024;
 
 impl Operations for Ravb<'_> {
     const MAX_RING_SIZES: RingSizes = RingSizes { rx: 2048, tx: 1024 };
@@ -36,11 +44,53 @@ impl Operations for Ravb<'_> {
             .inspect_err(|_| extack.set(c"the new rings could not be set up"))
     }
 
+    fn rx_copybreak(dev: &Locked<'_, Self>) -> u32 {
+        dev.rx_copybreak.load(Relaxed)
+    }
+
+    fn set_rx_copybreak(dev: &mut Locked<'_, Self>, len: u32) -> Result {
+        if len > MAX_RX_COPYBREAK {
+            return Err(ERANGE);
+        }
+        dev.rx_copybreak.store(len, Relaxed);
+        Ok(())
+    }
+
     fn statistic_names(dev: &Locked<'_, Self>) -> &'static [&'static str] {
         ravb_stats::names(dev.hw.variant.queues)
     }
 
     fn statistics(dev: &mut Locked<'_, Self>, values: &mut [u64]) {
         dev.stats.list_all(values);
+    }
+}
+
+impl qstats::Operations for Ravb<'_> {
+    fn rx(dev: &Locked<'_, Self>, queue: u16) -> qstats::Rx {
+        let Some(queue) = QueueId::all().nth(usize::from(queue)) else {
+            return qstats::Rx::default();
+        };
+        let stats = dev.stats.rx(queue);
+        qstats::Rx {
+            bytes: stats.bytes.get(),
+            packets: stats.packets.get(),
+            alloc_fail: stats.alloc_fail.get(),
+            csum_complete: stats.csum_complete.get(),
+            csum_unnecessary: stats.csum_unnecessary.get(),
+            csum_none: stats.csum_none.get(),
+        }
+    }
+
+    fn tx(dev: &Locked<'_, Self>, queue: u16) -> qstats::Tx {
+        let Some(queue) = QueueId::all().nth(usize::from(queue)) else {
+            return qstats::Tx::default();
+        };
+        let stats = dev.stats.tx(queue);
+        qstats::Tx {
+            bytes: stats.bytes.get(),
+            packets: stats.packets.get(),
+            stop: stats.stops.get(),
+            wake: stats.wakes.get(),
+        }
     }
 }

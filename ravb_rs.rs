@@ -38,6 +38,7 @@ use kernel::{
     platform,
     prelude::*,
     sync::{
+        atomic::Atomic,
         new_spinlock_irq,
         Arc, //
     },
@@ -106,6 +107,10 @@ const AUTOSUSPEND_DELAY: Delta = Delta::from_millis(100);
 /// Ring sizes to begin with.
 const DEFAULT_RING_SIZES: RingSizes = RingSizes { rx: 1024, tx: 64 };
 
+/// What frames are copied to begin with, in bytes: none, because copying took 3 % more instructions
+/// for frames of 60 bytes. What cache maintenance costs on hardware, a count does not show.
+const DEFAULT_RX_COPYBREAK: u32 = 0;
+
 /// A device, as all parts of the driver share it.
 struct Ravb<'bound> {
     hw: Arc<Hw<'bound>>,
@@ -113,6 +118,8 @@ struct Ravb<'bound> {
     irqs: KVec<irq::Number<'bound>>,
     stats: Arc<DeviceStats>,
     emac: Arc<EmacLock<'bound>>,
+    /// The longest frame that is copied when it is received, with its trailer, in bytes.
+    rx_copybreak: Atomic<u32>,
 }
 
 /// What RTNL protects.
@@ -551,6 +558,7 @@ impl RavbDriver {
             irqs,
             stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
             emac: Arc::pin_init(new_spinlock_irq!(Emac::new()), GFP_KERNEL)?,
+            rx_copybreak: Atomic::new(DEFAULT_RX_COPYBREAK),
         };
         let state = State {
             ring_sizes: DEFAULT_RING_SIZES,

@@ -9,7 +9,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 
 use crate::{
@@ -115,10 +118,12 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         } = self;
 
         ring.refill(u32::MAX, pool.capacity(), |slot| {
-            let buffer = pool.alloc(gfp)?;
-            let address = u32::try_from(pool.dma_address(&buffer)).ok()?;
-            *buffers.get_mut(slot as usize)? = Some(buffer);
-            Some(address)
+            // A buffer that was not passed up is still there.
+            let buffer = match buffers.get_mut(slot as usize)? {
+                Some(buffer) => buffer,
+                empty => empty.insert(pool.alloc(gfp)?),
+            };
+            u32::try_from(buffer.dma_address()).ok()
         })
     }
 
@@ -135,12 +140,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             let Some((slot, word)) = self.ring.take_filled() else {
                 break;
             };
-            let buffer = self
-                .buffers
-                .get_mut(slot as usize)
-                .and_then(Option::take)
-                .and_then(|buffer| self.pool.received(buffer, word.size()));
-            if let Some(skb) = self.take_part(cx, stats, word, buffer) {
+            if let Some(skb) = self.take_part(cx, stats, slot, word) {
                 pass_up(cx, stats, self.trailer, skb);
                 done += 1;
             }
@@ -157,21 +157,20 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     }
 
     /// Takes the next part of a frame; returns the frame if it is whole with it.
+    ///
+    /// The buffer stays in its slot unless it becomes part of a packet.
     fn take_part(
         &mut self,
         cx: &napi::Context<'_, Ravb<'bound>>,
         stats: &RxStats,
+        slot: u32,
         word: RxWord,
-        buffer: Option<CpuBuffer>,
     ) -> Option<SkBuff> {
         let status = word.status();
         // A length that makes no sense makes the part useless, whatever its type.
-        let part = buffer.as_ref().and_then(|_| word.part());
+        let part = word.part().filter(|_| self.pool.holds(word.size()));
         let step = self.state.step(part, status.error());
 
-        if status.is_multicast() && step.action != Action::Drop {
-            stats.multicast.add(1);
-        }
         for error in [step.abort, step.error].into_iter().flatten() {
             // What the MAC found wrong it may have counted itself.
             if !self.errors_counted || status.mac_error() != Some(error) {
@@ -181,23 +180,40 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         if step.abort.is_some() {
             self.abort();
         }
+        if step.action == Action::Drop {
+            return None;
+        }
+        if status.is_multicast() {
+            stats.multicast.add(1);
+        }
 
-        match (step.action, buffer) {
-            (Action::Deliver, Some(buffer)) => self.build(cx, stats, buffer),
-            (Action::Begin, Some(buffer)) => {
+        if step.action == Action::Deliver && word.size() <= cx.dev().rx_copybreak.load(Relaxed) {
+            let buffer = self.buffers.get(slot as usize)?.as_ref()?;
+            let skb = self.pool.copy(buffer, word.size(), cx);
+            if skb.is_none() {
+                stats.alloc_fail.add(1);
+                stats.dropped.add(1);
+            }
+            return skb;
+        }
+
+        let buffer = self.buffers.get_mut(slot as usize)?.take()?;
+        let buffer = self.pool.received(buffer, word.size())?;
+        match step.action {
+            Action::Deliver => self.build(cx, stats, buffer),
+            Action::Begin => {
                 self.partial = self.build(cx, stats, buffer);
                 None
             }
-            (Action::Append, Some(buffer)) => {
+            Action::Append => {
                 self.append(stats, buffer);
                 None
             }
-            (Action::Finish, Some(buffer)) => {
+            Action::Finish => {
                 self.append(stats, buffer);
                 self.partial.take()
             }
-            // The buffer goes back to the pool.
-            (Action::Drop, _) | (_, None) => None,
+            Action::Drop => None,
         }
     }
 
@@ -254,11 +270,17 @@ fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &RxStats, trailer: Trailer, 
         Trailer::Verdicts => skb.take_trailer::<VERDICTS_LEN>().map(|verdicts| {
             if wanted && checksum_is_good(verdicts) {
                 skb.checksum_verified();
+                stats.csum_unnecessary.add(1);
+            } else {
+                stats.csum_none.add(1);
             }
         }),
         Trailer::Sum => skb.take_trailer().map(|sum| {
             if wanted {
                 skb.checksum_complete(u16::from_le_bytes(sum));
+                stats.csum_complete.add(1);
+            } else {
+                stats.csum_none.add(1);
             }
         }),
     };

@@ -28,6 +28,12 @@ pub(crate) struct RxStats {
     /// Frames lost because the ring had no free descriptor, or rather the times that happened; the
     /// writer is an interrupt handler.
     pub(crate) over_errors: Counter,
+    /// Passed up with the sum of the hardware.
+    pub(crate) csum_complete: Counter,
+    /// Passed up as verified by the hardware.
+    pub(crate) csum_unnecessary: Counter,
+    /// Passed up without a word of the hardware.
+    pub(crate) csum_none: Counter,
     errors: Counter,
     crc_errors: Counter,
     frame_errors: Counter,
@@ -43,6 +49,9 @@ impl RxStats {
             dropped: Counter::new(),
             alloc_fail: Counter::new(),
             over_errors: Counter::new(),
+            csum_complete: Counter::new(),
+            csum_unnecessary: Counter::new(),
+            csum_none: Counter::new(),
             errors: Counter::new(),
             crc_errors: Counter::new(),
             frame_errors: Counter::new(),
@@ -70,6 +79,10 @@ pub(crate) struct TxStats {
     pub(crate) bytes: Counter,
     /// Dropped; the writer is the holder of the lock of the queue.
     pub(crate) dropped: Counter,
+    /// Stopped because it was full; the writer is the holder of the lock of the queue.
+    pub(crate) stops: Counter,
+    /// Woken; the writer is the NAPI context.
+    pub(crate) wakes: Counter,
 }
 
 impl TxStats {
@@ -78,6 +91,8 @@ impl TxStats {
             packets: Counter::new(),
             bytes: Counter::new(),
             dropped: Counter::new(),
+            stops: Counter::new(),
+            wakes: Counter::new(),
         }
     }
 }

@@ -256,6 +256,7 @@ impl<'bound> TxQueue<'bound> {
             return;
         }
         txq.stop();
+        self.stats.tx(self.id).stops.add(1);
         smp_mb(Full);
         if self.frames.free() >= MAX_SLOTS {
             txq.start();
@@ -323,6 +324,7 @@ impl<'bound> TxReclaim<'bound> {
         // Pairs with the barrier in `TxQueue::stop_if_full`.
         smp_mb(Full);
         if txq.is_stopped() && self.frames.free() >= self.wake_at {
+            stats.wakes.add(1);
             txq.wake();
         }
     }

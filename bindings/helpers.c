@@ -109,29 +109,9 @@ void ravb_helper_napi_gro_receive(struct napi_struct *napi, struct sk_buff *skb)
 
 /* Socket buffers */
 
-void ravb_helper_skb_reserve(struct sk_buff *skb, int len)
-{
-	skb_reserve(skb, len);
-}
-
-void ravb_helper_skb_mark_for_recycle(struct sk_buff *skb)
-{
-	skb_mark_for_recycle(skb);
-}
-
-void ravb_helper_skb_record_rx_queue(struct sk_buff *skb, u16 queue)
-{
-	skb_record_rx_queue(skb, queue);
-}
-
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb)
 {
 	skb_tx_timestamp(skb);
-}
-
-void ravb_helper_skb_trim(struct sk_buff *skb, unsigned int len)
-{
-	skb_trim(skb, len);
 }
 
 u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb)
@@ -198,6 +178,13 @@ void ravb_helper_dma_sync_single_for_cpu(struct device *dev, dma_addr_t addr,
 					 enum dma_data_direction dir)
 {
 	dma_sync_single_for_cpu(dev, addr, size, dir);
+}
+
+void ravb_helper_dma_sync_single_for_device(struct device *dev, dma_addr_t addr,
+					    size_t size,
+					    enum dma_data_direction dir)
+{
+	dma_sync_single_for_device(dev, addr, size, dir);
 }
 
 /* Runtime power management */

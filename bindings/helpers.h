@@ -39,11 +39,7 @@ void ravb_helper_napi_gro_receive(struct napi_struct *napi,
 				  struct sk_buff *skb);
 
 /* Socket buffers */
-void ravb_helper_skb_reserve(struct sk_buff *skb, int len);
-void ravb_helper_skb_mark_for_recycle(struct sk_buff *skb);
-void ravb_helper_skb_record_rx_queue(struct sk_buff *skb, u16 queue);
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
-void ravb_helper_skb_trim(struct sk_buff *skb, unsigned int len);
 u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb);
 unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb);
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
@@ -66,6 +62,9 @@ int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr);
 void ravb_helper_dma_sync_single_for_cpu(struct device *dev, dma_addr_t addr,
 					 size_t size,
 					 enum dma_data_direction dir);
+void ravb_helper_dma_sync_single_for_device(struct device *dev, dma_addr_t addr,
+					    size_t size,
+					    enum dma_data_direction dir);
 
 /* Runtime power management */
 void ravb_helper_pm_runtime_get_noresume(struct device *dev);

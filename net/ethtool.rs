@@ -8,7 +8,10 @@ use core::marker::PhantomData;
 
 use kernel::{
     error::from_result,
-    ffi::c_int,
+    ffi::{
+        c_int,
+        c_void, //
+    },
     prelude::*, //
 };
 
@@ -54,6 +57,12 @@ pub(crate) trait Operations: netdev::Operations {
     /// Changes the sizes. On failure the old ones stay in force.
     fn set_ring_sizes(dev: &mut Locked<'_, Self>, sizes: RingSizes, extack: &mut Extack) -> Result;
 
+    /// The longest frame that is copied when it is received, in bytes; 0 copies none.
+    fn rx_copybreak(dev: &Locked<'_, Self>) -> u32;
+
+    /// Changes it.
+    fn set_rx_copybreak(dev: &mut Locked<'_, Self>, len: u32) -> Result;
+
     /// The names of the statistics of [`Operations::statistics`], in its order. The number of them
     /// never changes.
     fn statistic_names(dev: &Locked<'_, Self>) -> &'static [&'static str];
@@ -74,6 +83,8 @@ impl<T: Operations> Adapter<T> {
         get_ts_info: Some(bindings::ethtool_op_get_ts_info),
         get_ringparam: Some(Self::get_ringparam),
         set_ringparam: Some(Self::set_ringparam),
+        get_tunable: Some(Self::get_tunable),
+        set_tunable: Some(Self::set_tunable),
         get_sset_count: Some(Self::get_sset_count),
         get_strings: Some(Self::get_strings),
         get_ethtool_stats: Some(Self::get_ethtool_stats),
@@ -116,6 +127,43 @@ impl<T: Operations> Adapter<T> {
             tx: ring.tx_pending,
         };
         from_result(|| T::set_ring_sizes(&mut dev, sizes, &mut Extack(extack)).map(|()| 0))
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::get_ringparam`], and `value` has room for a tunable of the type that `tunable`
+    /// says.
+    unsafe extern "C" fn get_tunable(
+        dev: *mut bindings::net_device,
+        tunable: *const bindings::ethtool_tunable,
+        value: *mut c_void,
+    ) -> c_int {
+        // SAFETY: As the core promises; it has checked that the type goes with the tunable.
+        let (dev, id) = unsafe { (Locked::<T>::assume(dev), (*tunable).id) };
+        if id != bindings::tunable_id::ETHTOOL_RX_COPYBREAK {
+            return EOPNOTSUPP.to_errno();
+        }
+        // SAFETY: This tunable is a `u32`.
+        unsafe { value.cast::<u32>().write_unaligned(T::rx_copybreak(&dev)) };
+        0
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::get_tunable`], and `value` holds what the user wants.
+    unsafe extern "C" fn set_tunable(
+        dev: *mut bindings::net_device,
+        tunable: *const bindings::ethtool_tunable,
+        value: *const c_void,
+    ) -> c_int {
+        // SAFETY: As the core promises; it has checked that the type goes with the tunable.
+        let (mut dev, id) = unsafe { (Locked::<T>::assume(dev), (*tunable).id) };
+        if id != bindings::tunable_id::ETHTOOL_RX_COPYBREAK {
+            return EOPNOTSUPP.to_errno();
+        }
+        // SAFETY: This tunable is a `u32`.
+        let len = unsafe { value.cast::<u32>().read_unaligned() };
+        from_result(|| T::set_rx_copybreak(&mut dev, len).map(|()| 0))
     }
 
     /// # Safety

@@ -44,6 +44,7 @@ use kernel::{
 use super::{
     device,
     ethtool,
+    qstats,
     skbuff::{
         drop_reason,
         SkBuff, //
@@ -503,7 +504,7 @@ impl<T: Operations> Drop for Registered<T> {
 /// Allocates and registers an Ethernet device.
 ///
 /// It is unregistered when the driver is unbound, before anything goes that was set up earlier.
-pub(crate) fn register<'bound, T: ethtool::Operations + 'bound>(
+pub(crate) fn register<'bound, T: ethtool::Operations + qstats::Operations + 'bound>(
     parent: &'bound Device<Bound>,
     config: Config,
     ops: T,
@@ -543,6 +544,7 @@ pub(crate) fn register<'bound, T: ethtool::Operations + 'bound>(
         (*raw).dev.parent = device::as_raw(parent);
         (*raw).netdev_ops = &Adapter::<T>::OPS;
         (*raw).ethtool_ops = &ethtool::Adapter::<T>::OPS;
+        (*raw).stat_ops = &qstats::Adapter::<T>::OPS;
         (*raw).max_mtu = config.max_mtu;
         match config.address {
             Some(address) => bindings::ravb_helper_eth_hw_addr_set(raw, address.as_ptr()),

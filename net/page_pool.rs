@@ -32,7 +32,10 @@ use super::{
         Poll, //
     },
     netdev::Locked,
-    skbuff::SkBuff, //
+    skbuff::{
+        self,
+        SkBuff, //
+    }, //
 };
 use crate::bindings;
 
@@ -145,20 +148,17 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
                 gfp.as_raw(),
             )
         })?;
+        // SAFETY: The pool maps its pages.
+        let mapped = unsafe { bindings::ravb_helper_page_pool_get_dma_addr(page.as_ptr()) };
         // INVARIANT: One fragment of the page is ours; the pool synchronised it for the device.
-        Some(DeviceBuffer(Fragment {
-            pool: self.raw,
-            page,
-            offset,
-        }))
-    }
-
-    /// What the device knows the data area of `buffer` by, as wide as its DMA mask.
-    #[inline]
-    pub(crate) fn dma_address(&self, buffer: &DeviceBuffer) -> DmaAddress {
-        // SAFETY: The page is mapped, by the invariant.
-        let page = unsafe { bindings::ravb_helper_page_pool_get_dma_addr(buffer.0.page.as_ptr()) };
-        page + DmaAddress::from(buffer.0.offset + self.layout.headroom)
+        Some(DeviceBuffer {
+            fragment: Fragment {
+                pool: self.raw,
+                page,
+                offset,
+            },
+            data: mapped + DmaAddress::from(offset + self.layout.headroom),
+        })
     }
 
     /// The device has written `len` bytes: the buffer is the CPU's now.
@@ -167,24 +167,71 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
     /// pool.
     #[inline]
     pub(crate) fn received(&self, buffer: DeviceBuffer, len: u32) -> Option<CpuBuffer> {
-        if len == 0 || len > self.layout.capacity() {
+        if !self.holds(len) {
             return None;
         }
         // SAFETY: The page is mapped for this device, and the range is inside it.
         unsafe {
             bindings::ravb_helper_dma_sync_single_for_cpu(
                 device::as_raw(self.dev),
-                self.dma_address(&buffer),
+                buffer.data,
                 len as usize,
                 bindings::dma_data_direction::DMA_FROM_DEVICE,
             )
         };
         // INVARIANT: `len` was checked above.
         Some(CpuBuffer {
-            fragment: buffer.0,
+            fragment: buffer.fragment,
             layout: self.layout,
             len,
         })
+    }
+
+    /// Copies the `len` bytes that the device has written into a small packet; the device may have
+    /// the buffer again.
+    ///
+    /// `None` where there is no memory for the packet, or the length makes no sense.
+    #[inline]
+    pub(crate) fn copy<T: super::netdev::Operations>(
+        &self,
+        buffer: &DeviceBuffer,
+        len: u32,
+        cx: &napi::Context<'_, T>,
+    ) -> Option<SkBuff> {
+        if !self.holds(len) {
+            return None;
+        }
+        let dev = device::as_raw(self.dev);
+        let address = buffer.data;
+        // SAFETY: The context is that of a poll.
+        let skb = NonNull::new(unsafe { bindings::napi_alloc_skb(cx.as_raw(), len) })?;
+
+        // SAFETY: The range is inside the buffer, which is mapped for this device, and inside the
+        // packet, which is new. The device does not write the buffer: it has given it back, and
+        // gets it again after this.
+        unsafe {
+            bindings::ravb_helper_dma_sync_single_for_cpu(
+                dev,
+                address,
+                len as usize,
+                bindings::dma_data_direction::DMA_FROM_DEVICE,
+            );
+            let to = bindings::skb_put(skb.as_ptr(), len).cast::<u8>();
+            core::ptr::copy_nonoverlapping(buffer.fragment.data(&self.layout), to, len as usize);
+            bindings::ravb_helper_dma_sync_single_for_device(
+                dev,
+                address,
+                len as usize,
+                bindings::dma_data_direction::DMA_FROM_DEVICE,
+            );
+            Some(SkBuff::from_raw(skb))
+        }
+    }
+
+    /// Whether the device can have written `len` bytes into a buffer.
+    #[inline]
+    pub(crate) fn holds(&self, len: u32) -> bool {
+        len != 0 && len <= self.layout.capacity()
     }
 
     /// How much the device may write into a buffer, in bytes.
@@ -214,6 +261,21 @@ struct Fragment {
     offset: u32,
 }
 
+impl Fragment {
+    /// Where the data area begins. It has an address, because pages are allocated without high
+    /// memory.
+    #[inline]
+    fn data(&self, layout: &Layout) -> *mut u8 {
+        let start = self.offset + layout.headroom;
+        // SAFETY: The page is valid, and the data area is inside it.
+        unsafe {
+            bindings::ravb_helper_page_address(self.page.as_ptr())
+                .cast::<u8>()
+                .add(start as usize)
+        }
+    }
+}
+
 // SAFETY: A fragment is memory that is not tied to a thread.
 unsafe impl Send for Fragment {}
 
@@ -231,7 +293,22 @@ impl Drop for Fragment {
 }
 
 /// A buffer that the device may write at any time; the CPU must not look at it.
-pub(crate) struct DeviceBuffer(Fragment);
+///
+/// # Invariants
+///
+/// The device reaches the data area of `fragment` at `data`.
+pub(crate) struct DeviceBuffer {
+    fragment: Fragment,
+    data: DmaAddress,
+}
+
+impl DeviceBuffer {
+    /// What the device knows the data area by, as wide as its DMA mask.
+    #[inline]
+    pub(crate) fn dma_address(&self) -> DmaAddress {
+        self.data
+    }
+}
 
 /// A buffer that the device has written, and does not touch any more.
 ///
@@ -262,12 +339,10 @@ impl CpuBuffer {
         self,
         _cx: &napi::Context<'_, T>,
     ) -> Result<SkBuff, Self> {
-        // SAFETY: The page has an address, because it was allocated without high memory; the
-        // fragment lies inside it, and nobody else uses it.
+        // SAFETY: The headroom is before the data area, and nobody else uses the fragment.
         let skb = unsafe {
-            let start = bindings::ravb_helper_page_address(self.fragment.page.as_ptr())
-                .cast::<u8>()
-                .add(self.fragment.offset as usize);
+            let data = self.fragment.data(&self.layout);
+            let start = data.sub(self.layout.headroom as usize);
             bindings::napi_build_skb(start.cast(), self.layout.size)
         };
         let Some(skb) = NonNull::new(skb) else {
@@ -277,9 +352,7 @@ impl CpuBuffer {
         // SAFETY: The packet is new and nobody else knows it; headroom and data fit the head, by
         // the invariant. From here on its head is the reference that this buffer had.
         unsafe {
-            bindings::ravb_helper_skb_mark_for_recycle(skb.as_ptr());
-            bindings::ravb_helper_skb_reserve(skb.as_ptr(), self.layout.headroom as i32);
-            bindings::skb_put(skb.as_ptr(), self.len);
+            skbuff::fill_head(skb, self.layout.headroom, self.len);
         }
         let _ = self.into_parts();
         // SAFETY: The only reference is given to the result.

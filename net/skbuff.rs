@@ -208,7 +208,10 @@ impl SkBuff {
         } else {
             trailer.copy_from_slice(self.head_data().get(rest..)?);
             // SAFETY: A linear packet is shortened by its length and tail; `rest` is less.
-            unsafe { bindings::ravb_helper_skb_trim(self.as_raw(), rest as u32) };
+            unsafe {
+                (*self.as_raw()).len = rest as u32;
+                set_tail(self.as_raw());
+            }
         }
         Some(trailer)
     }
@@ -243,8 +246,51 @@ impl SkBuff {
         unsafe {
             let protocol = bindings::eth_type_trans(skb, cx.dev().as_raw());
             (*skb).__bindgen_anon_4.headers.as_mut().protocol = protocol;
-            bindings::ravb_helper_skb_record_rx_queue(skb, cx.queue());
+            (*skb).queue_mapping = cx.queue() + 1;
             bindings::ravb_helper_napi_gro_receive(cx.as_raw(), skb);
+        }
+    }
+}
+
+// The functions below are static inline functions in C that change a field or two. They are
+// written out here, because a call per packet and field is what a wrapper would cost.
+
+/// Makes the first `len` bytes behind `headroom` the data of a packet that was just built around a
+/// buffer of a page pool, and lets the buffer go back there: `skb_reserve()`, `skb_put()` and
+/// `skb_mark_for_recycle()`.
+///
+/// # Safety
+///
+/// `skb` must be new, linear and empty, and headroom and data must fit its head.
+#[inline]
+pub(super) unsafe fn fill_head(skb: NonNull<bindings::sk_buff>, headroom: u32, len: u32) {
+    let skb = skb.as_ptr();
+    // SAFETY: As the caller promises.
+    unsafe {
+        (*skb).data = (*skb).data.add(headroom as usize);
+        (*skb).len = len;
+        set_tail(skb);
+        (*skb).set_pp_recycle(1);
+    }
+}
+
+/// Puts the tail of a linear packet where its data ends.
+///
+/// # Safety
+///
+/// `skb` must be valid and linear, and its length must fit its head.
+#[inline]
+unsafe fn set_tail(skb: *mut bindings::sk_buff) {
+    // SAFETY: As the caller promises.
+    unsafe {
+        let end = (*skb).data.add((*skb).len as usize);
+        #[cfg(CONFIG_64BIT)]
+        {
+            (*skb).tail = end.offset_from((*skb).head) as u32;
+        }
+        #[cfg(not(CONFIG_64BIT))]
+        {
+            (*skb).tail = end;
         }
     }
 }

@@ -97,7 +97,7 @@ enum Command {
         /// The tree; the one of KERNEL_SRC= where it is not given.
         tree: Option<PathBuf>,
     },
-    /// Forget which packages were fetched, so that the next run takes the archive's newest.
+    /// Forget the packages that were fetched, so that the next run takes the archive's newest.
     Update,
     /// Remove cached results that were not used lately.
     Clean {
@@ -120,7 +120,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Build { step } => steps::build(&env, step).map(|()| true),
         Command::Exec { command } => steps::exec(&env, &command),
         Command::Graft { tree } => graft::run(&env, tree).map(|()| true),
-        Command::Update => env.cache.remove_step("stock").map(|()| true),
+        Command::Update => steps::forget_packages(&env).map(|()| true),
         Command::Clean { all, keep } => env.cache.clean(if all { 0 } else { keep }).map(|()| true),
     }
 }

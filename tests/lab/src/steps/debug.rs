@@ -24,7 +24,7 @@ pub(super) fn get(env: &Env) -> Result<Kernel> {
     let stock = stock::get(env)?;
     let config = env.project.join(CONFIG);
     let key = Key::new("debug", VERSION)
-        .text(&source::id(env, &stock)?)
+        .text(&source::id(env, &root, &stock)?)
         .file(&env.project, &config)?
         .text(MAKE)
         .finish();

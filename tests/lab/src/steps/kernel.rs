@@ -171,10 +171,11 @@ fn built_with_ours(root: &Root, config: &BTreeMap<String, String>) -> Result<boo
 
 /// Prepares the build tree of the stock kernel.
 fn prepared(env: &Env) -> Result<Kernel> {
+    let root = root::get(env)?;
     let stock = stock::get(env)?;
     let key = Key::new("kernel", VERSION)
         .text(&stock.release.name)
-        .text(&source::id(env, &stock)?)
+        .text(&source::id(env, &root, &stock)?)
         .text(MAKE)
         .finish();
     let step = Step {
@@ -183,7 +184,6 @@ fn prepared(env: &Env) -> Result<Kernel> {
         space: 4 << 30,
         keep: 2,
     };
-    let root = root::get(env)?;
     let dir = env
         .cache
         .get(&step, &key, |work| build(env, &root, &stock, work))?;

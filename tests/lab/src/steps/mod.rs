@@ -55,6 +55,15 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
     Ok(())
 }
 
+/// Removes what was taken from the archive as it is; what was built from it goes when it is no longer
+/// used.
+pub(crate) fn forget_packages(env: &Env) -> Result<()> {
+    for step in ["root", "stock", "userland"] {
+        env.cache.remove_step(step)?;
+    }
+    Ok(())
+}
+
 /// Runs a command in the build root, with the repository at /src and the prepared kernel at
 /// /kernel. Returns whether it succeeded.
 pub(crate) fn exec(env: &Env, command: &[String]) -> Result<bool> {

@@ -36,6 +36,10 @@ const PACKAGES: &[&str] = &[
     "ca-certificates",
 ];
 
+/// File in the root that lists the packages and their versions: the archive may move on between two
+/// roots made by one recipe.
+const PACKAGE_LIST: &str = "packages";
+
 /// Enters the root given as first argument. Then come pairs of host directory and mount point up
 /// to "--", then the script to run inside.
 const ENTER: &str = r#"
@@ -136,7 +140,7 @@ fn build(work: &Work<'_>) -> Result<()> {
     let root = Root { dir: fs };
     let script = format!("set -- {SUITE}\n{ADD_SOURCES}");
     work.run(&mut root.command(&[], &script))?;
-    root.apt(work, &[], "")
+    root.apt(work, &[], &format!("dpkg-query -W > /{PACKAGE_LIST}"))
 }
 
 /// Where mmdebstrap finds the keys of the Debian archive; Ubuntu does not install them by default.
@@ -175,6 +179,12 @@ impl Root {
     /// Its directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The packages it was made of and their versions; empty for a root that did not write them
+    /// down.
+    pub(crate) fn packages(&self) -> String {
+        fs::read_to_string(self.dir.join(PACKAGE_LIST)).unwrap_or_default()
     }
 
     /// A shell script inside, with host directories bound to mount points. Everything it starts

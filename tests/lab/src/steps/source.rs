@@ -9,16 +9,20 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// What identifies the source in the key of a step that uses it.
-pub(super) fn id(env: &Env, stock: &Stock) -> Result<String> {
-    let Some(source) = &env.kernel_src else {
-        return Ok(stock.release.package.clone());
-    };
-    let key = Key::new("source", 1)
-        .text(&source.to_string_lossy())
-        .file(source, &source.join("Makefile"))?
-        .text(&revision(source));
-    Ok(key.finish())
+/// What identifies the source, and the packages it is built with, in the key of a step.
+pub(super) fn id(env: &Env, root: &Root, stock: &Stock) -> Result<String> {
+    let mut id = root.packages();
+    match &env.kernel_src {
+        None => id.push_str(&stock.release.package),
+        Some(source) => {
+            let key = Key::new("source", 1)
+                .text(&source.to_string_lossy())
+                .file(source, &source.join("Makefile"))?
+                .text(&revision(source));
+            id.push_str(&key.finish());
+        }
+    }
+    Ok(id)
 }
 
 /// Puts a clean copy into the empty directory `tree`.

@@ -39,7 +39,7 @@ pub(crate) fn get(env: &Env) -> Result<Uml> {
     let stock = stock::get(env)?;
     let inputs = ["Kconfig", "tests/graft/kunitconfig"].map(|name| env.project.join(name));
     let key = Key::new("uml", VERSION)
-        .text(&source::id(env, &stock)?)
+        .text(&source::id(env, &root, &stock)?)
         .files(&env.project, &inputs)?
         .text(OPTIONS)
         .finish();

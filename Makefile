@@ -25,9 +25,12 @@ modules: need-metadata
 modules_install:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
 
-# For editors: writes rust-project.json.
+# For editors: writes rust-project.json, and into it where the generated file is
+# that the crate includes; a build makes that.
 rust-analyzer: need-metadata
 	$(MAKE) -C $(KDIR) M=$(CURDIR) rust-analyzer
+	sed -i 's|^\( *\)"RUST_MODFILE"|\1"RAVB_RS_BINDINGS": "$(CURDIR)/bindings/bindings_generated.rs",\n&|' \
+		rust-project.json
 
 # Builds the objects through clippy with the kernel's settings.
 clippy: need-metadata

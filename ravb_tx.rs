@@ -28,7 +28,8 @@ use crate::{
             drop_reason,
             DropReason,
             MappedSkb,
-            SkBuff, //
+            SkBuff,
+            MAX_PIECES, //
         },
         spsc, //
     },
@@ -52,8 +53,12 @@ use crate::{
 /// The shortest frame without CRC, in bytes; shorter ones are padded.
 const MIN_FRAME: usize = 60;
 
-/// The most slots that a frame takes: one for what is before the first aligned byte, and one.
-const MAX_SLOTS: u32 = 2;
+/// The largest alignment that any hardware wants, in bytes.
+const MAX_ALIGNMENT: usize = 4;
+
+/// The most slots that a frame takes: for each piece of memory one for what is before its first
+/// aligned byte, and one for the rest.
+const MAX_SLOTS: u32 = 2 * MAX_PIECES as u32;
 
 /// A frame that is the hardware's.
 struct Frame<'bound> {
@@ -73,6 +78,8 @@ pub(crate) struct TxQueue<'bound> {
     bounce: BounceArea,
     frames: spsc::Producer<Frame<'bound>>,
     id: QueueId,
+    /// What the address of data must be a multiple of, in bytes; a power of two.
+    alignment: usize,
     regs: Arc<Regs<'bound>>,
     stats: Arc<DeviceStats>,
     /// Frames are in the ring that the doorbell was not rung for.
@@ -106,6 +113,7 @@ pub(crate) fn queue<'bound>(
             bounce: BounceArea::new(dev, size)?,
             frames: producer,
             id,
+            alignment: regs.hw().variant.tx_alignment,
             regs: regs.clone(),
             stats: stats.clone(),
             unannounced: false,
@@ -155,9 +163,11 @@ impl<'bound> TxQueue<'bound> {
         if skb.len() > self.regs.hw().variant.max_tx_frame {
             return Err(drop_reason::SKB_DROP_REASON_PKT_TOO_BIG);
         }
-        if skb.is_nonlinear() {
-            // Not asked for: scatter-gather is not offered.
-            return Err(drop_reason::SKB_DROP_REASON_NOT_SPECIFIED);
+        // A frame in more pieces is rare; one that is as short as to be copied must be in one.
+        if skb.pieces() > MAX_PIECES || skb.is_nonlinear() && skb.len() <= BounceArea::PIECE {
+            if skb.is_shared() || skb.linearize().is_err() {
+                return Err(drop_reason::SKB_DROP_REASON_NOMEM);
+            }
         }
         if skb.wants_checksum() && !can_checksum(skb.head_data()) {
             skb.checksum_in_software()
@@ -187,42 +197,83 @@ impl<'bound> TxQueue<'bound> {
             return self.queue_single(address, padded as u32, Frame { packet, bytes });
         }
 
-        let data = skb.head_data();
-        let unaligned = data
-            .as_ptr()
-            .align_offset(self.regs.hw().variant.tx_alignment);
-        if unaligned == 0 {
-            let packet = skb.map_head(self.regs.hw().dev(), 0)?;
-            let Some(address) = bus_address(&packet) else {
-                return Err(packet.unmap());
-            };
-            return self.queue_single(address, bytes, Frame { packet, bytes });
+        let packet = skb.map(self.regs.hw().dev(), self.alignment)?;
+        if let [piece] = packet.pieces() {
+            if piece.unaligned == 0 {
+                let Ok(address) = u32::try_from(piece.address) else {
+                    return Err(packet.unmap());
+                };
+                return self.queue_single(address, bytes, Frame { packet, bytes });
+            }
         }
+        self.queue_pieces(Frame { packet, bytes })
+    }
 
-        // What is before the first aligned byte goes into a slot of its own.
-        let head = data.get(..unaligned).unwrap_or(&[]);
-        let Ok(head) = self.bounce.put(slot, head, unaligned) else {
-            return Err(skb);
-        };
-        let packet = skb.map_head(self.regs.hw().dev(), unaligned)?;
-        let Some(rest) = bus_address(&packet) else {
-            return Err(packet.unmap());
+    /// The part of [`TxQueue::queue`] for a frame that takes several slots.
+    fn queue_pieces(&mut self, frame: Frame<'bound>) -> Result<FirstSlot, SkBuff> {
+        match self.fill_slots(&frame.packet) {
+            Ok((first, slots)) => {
+                self.frames
+                    .push(frame, slots)
+                    .map_err(|frame| frame.packet.unmap())?;
+                Ok(first)
+            }
+            Err(_) => {
+                // Parts without a beginning would upset the hardware when it comes by.
+                for n in 0..MAX_SLOTS {
+                    self.ring.reserve(self.frames.index_after(n));
+                }
+                Err(frame.packet.unmap())
+            }
+        }
+    }
+
+    /// Writes the slots of a frame, and hands over all but the first.
+    ///
+    /// The hardware stops at the first, which does not look as if it were to be transmitted.
+    fn fill_slots(&self, packet: &MappedSkb<'_>) -> Result<(FirstSlot, u32)> {
+        let count: u32 = packet
+            .pieces()
+            .iter()
+            .map(|piece| u32::from(piece.unaligned != 0) + u32::from(piece.len != 0))
+            .sum();
+        let mut first = None;
+        let mut n = 0;
+        let mut fill = |slot, address, size| {
+            let part = match n + 1 {
+                1 if count == 1 => Part::Single,
+                1 => Part::Start,
+                n if n == count => Part::End,
+                _ => Part::Middle,
+            };
+            let word = ravb_desc::transmit(part, size);
+
+            self.ring.set_pointer(slot, address);
+            if n == 0 {
+                self.ring.reserve(slot);
+                first = Some(FirstSlot { slot, word });
+            } else {
+                self.ring.hand_over(slot, word);
+            }
+            n += 1;
+            self.frames.index_after(n)
         };
 
-        let last = self.frames.index_after(1);
-        self.ring.set_pointer(slot, head);
-        self.ring.set_pointer(last, rest);
-        self.ring.hand_over(
-            last,
-            ravb_desc::transmit(Part::End, bytes - unaligned as u32),
-        );
-        self.frames
-            .push(Frame { packet, bytes }, 2)
-            .map_err(|frame| frame.packet.unmap())?;
-        Ok(FirstSlot {
-            slot,
-            word: ravb_desc::transmit(Part::Start, unaligned as u32),
-        })
+        let mut slot = self.frames.index();
+        for piece in packet.pieces() {
+            if piece.unaligned != 0 {
+                // What is before the first aligned byte goes into a slot of its own.
+                let mut bytes = [0; MAX_ALIGNMENT];
+                let bytes = bytes.get_mut(..piece.unaligned as usize).ok_or(EINVAL)?;
+                packet.skb().copy_to(piece.offset as usize, bytes)?;
+                let address = self.bounce.put(slot, bytes, bytes.len())?;
+                slot = fill(slot, address, piece.unaligned);
+            }
+            if piece.len != 0 {
+                slot = fill(slot, u32::try_from(piece.address)?, piece.len);
+            }
+        }
+        Ok((first.ok_or(EINVAL)?, count))
     }
 
     /// The part of [`TxQueue::queue`] for a frame that takes one slot.
@@ -279,11 +330,6 @@ impl<'bound> TxQueue<'bound> {
         }
         Xmit::Ok
     }
-}
-
-/// What the hardware knows the mapped part of a packet by. The DMA mask makes it 32 bits wide.
-fn bus_address(packet: &MappedSkb<'_>) -> Option<u32> {
-    u32::try_from(packet.mapping()?.address()).ok()
 }
 
 impl<'bound> TxReclaim<'bound> {

@@ -114,6 +114,26 @@ void ravb_helper_skb_tx_timestamp(struct sk_buff *skb)
 	skb_tx_timestamp(skb);
 }
 
+unsigned int ravb_helper_skb_frag_off(const struct sk_buff *skb, int i)
+{
+	return skb_frag_off(&skb_shinfo(skb)->frags[i]);
+}
+
+unsigned int ravb_helper_skb_frag_size(const struct sk_buff *skb, int i)
+{
+	return skb_frag_size(&skb_shinfo(skb)->frags[i]);
+}
+
+int ravb_helper_skb_linearize(struct sk_buff *skb)
+{
+	return skb_linearize(skb);
+}
+
+bool ravb_helper_skb_shared(const struct sk_buff *skb)
+{
+	return skb_shared(skb);
+}
+
 u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb)
 {
 	return skb_shinfo(skb)->tx_flags;
@@ -160,6 +180,21 @@ dma_addr_t ravb_helper_dma_map_single(struct device *dev, void *ptr,
 				      size_t size, enum dma_data_direction dir)
 {
 	return dma_map_single(dev, ptr, size, dir);
+}
+
+dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
+					const struct sk_buff *skb, int i,
+					size_t offset, size_t size,
+					enum dma_data_direction dir)
+{
+	return skb_frag_dma_map(dev, &skb_shinfo(skb)->frags[i], offset, size,
+				dir);
+}
+
+void ravb_helper_dma_unmap_page(struct device *dev, dma_addr_t addr,
+				size_t size, enum dma_data_direction dir)
+{
+	dma_unmap_page(dev, addr, size, dir);
 }
 
 void ravb_helper_dma_unmap_single(struct device *dev, dma_addr_t addr,

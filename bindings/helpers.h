@@ -40,6 +40,10 @@ void ravb_helper_napi_gro_receive(struct napi_struct *napi,
 
 /* Socket buffers */
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
+unsigned int ravb_helper_skb_frag_off(const struct sk_buff *skb, int i);
+unsigned int ravb_helper_skb_frag_size(const struct sk_buff *skb, int i);
+int ravb_helper_skb_linearize(struct sk_buff *skb);
+bool ravb_helper_skb_shared(const struct sk_buff *skb);
 u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb);
 unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb);
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
@@ -56,6 +60,12 @@ void ravb_helper_page_pool_put_full_page(struct page_pool *pool,
 /* Streaming DMA */
 dma_addr_t ravb_helper_dma_map_single(struct device *dev, void *ptr,
 				      size_t size, enum dma_data_direction dir);
+dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
+					const struct sk_buff *skb, int i,
+					size_t offset, size_t size,
+					enum dma_data_direction dir);
+void ravb_helper_dma_unmap_page(struct device *dev, dma_addr_t addr,
+				size_t size, enum dma_data_direction dir);
 void ravb_helper_dma_unmap_single(struct device *dev, dma_addr_t addr,
 				  size_t size, enum dma_data_direction dir);
 int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr);

@@ -65,6 +65,8 @@ pub(crate) struct Features(u64);
 impl Features {
     /// The device verifies checksums of received frames.
     pub(crate) const RX_CHECKSUM: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_RXCSUM);
+    /// The device gathers transmitted frames from several pieces of memory.
+    pub(crate) const SCATTER_GATHER: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_SG);
     /// The device computes checksums of transmitted frames.
     pub(crate) const TX_CHECKSUM: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_HW_CSUM);
 

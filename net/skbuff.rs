@@ -9,10 +9,17 @@ use core::{
     ptr::NonNull, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    device::{
+        Bound,
+        Device, //
+    },
+    dma::DmaAddress,
+    prelude::*, //
+};
 
 use super::{
-    dma,
+    device,
     napi,
     page_pool::CpuBuffer, //
 };
@@ -114,34 +121,125 @@ impl SkBuff {
         unsafe { bindings::ravb_helper_skb_tx_timestamp(self.as_raw()) };
     }
 
-    /// Maps the head from byte `from` on, for the device to read.
-    ///
-    /// The mapping goes with the packet: see [`MappedSkb`].
+    /// Whether somebody else has a reference, too: then nothing of the packet may be changed.
+    pub(crate) fn is_shared(&self) -> bool {
+        // SAFETY: Valid by the invariant.
+        unsafe { bindings::ravb_helper_skb_shared(self.as_raw()) }
+    }
+
+    /// Moves the whole packet into its head. It must not be shared.
+    #[cold]
+    pub(crate) fn linearize(&mut self) -> Result {
+        // SAFETY: Valid by the invariant.
+        kernel::error::to_result(unsafe { bindings::ravb_helper_skb_linearize(self.as_raw()) })
+    }
+
+    /// In how many pieces of memory the packet is.
     #[inline]
-    pub(crate) fn map_head<'bound>(
-        self,
-        dev: &'bound kernel::device::Device<kernel::device::Bound>,
-        from: usize,
-    ) -> Result<MappedSkb<'bound>, Self> {
-        let Some(data) = self.head_data().get(from..) else {
-            return Err(self);
-        };
-        // SAFETY: `MappedSkb` keeps the packet as long as the mapping, and nobody writes the data
-        // of a packet that is being transmitted.
-        match unsafe { dma::ToDevice::map(dev, data) } {
-            Ok(map) => Ok(MappedSkb {
-                map: Some(map),
-                skb: self,
-            }),
-            Err(_) => Err(self),
+    pub(crate) fn pieces(&self) -> usize {
+        if !self.is_nonlinear() {
+            return 1;
         }
+        // SAFETY: Valid by the invariant.
+        1 + unsafe { bindings::ravb_helper_skb_nr_frags(self.as_raw()) } as usize
+    }
+
+    /// Copies the first bytes of the packet, wherever they are; the packet has at least as many.
+    #[inline]
+    pub(crate) fn copy_to(&self, from: usize, to: &mut [u8]) -> Result {
+        // SAFETY: The function checks the range, and `to` has room for what it is asked for.
+        kernel::error::to_result(unsafe {
+            bindings::skb_copy_bits(
+                self.as_raw(),
+                from as i32,
+                to.as_mut_ptr().cast(),
+                to.len() as i32,
+            )
+        })
+    }
+
+    /// Maps the packet for `dev` to read, each piece of it from the first byte on whose address is
+    /// a multiple of `alignment`.
+    ///
+    /// The packet has at most [`MAX_PIECES`] pieces. It is given back where it cannot be mapped.
+    pub(crate) fn map(self, dev: &Device<Bound>, alignment: usize) -> Result<MappedSkb<'_>, Self> {
+        let skb = self.as_raw();
+        let mut packet = MappedSkb {
+            pieces: [const { Piece::NONE }; MAX_PIECES],
+            count: 0,
+            dev: Some(dev),
+            skb: self,
+        };
+        let mut offset = 0;
+
+        for index in 0..packet.skb.pieces() {
+            let Some(piece) = packet.pieces.get_mut(index) else {
+                return Err(packet.unmap());
+            };
+            let fragment = index as i32 - 1;
+            // SAFETY: The head and as many fragments as `pieces` says are there.
+            let (start, len) = unsafe {
+                if index == 0 {
+                    ((*skb).data.addr(), head_len(skb))
+                } else {
+                    (
+                        bindings::ravb_helper_skb_frag_off(skb, fragment) as usize,
+                        bindings::ravb_helper_skb_frag_size(skb, fragment) as usize,
+                    )
+                }
+            };
+            let unaligned = (start.wrapping_neg() & (alignment - 1)).min(len);
+            *piece = Piece {
+                offset,
+                unaligned: unaligned as u32,
+                len: (len - unaligned) as u32,
+                address: 0,
+            };
+            offset += len as u32;
+            if piece.len == 0 {
+                packet.count += 1;
+                continue;
+            }
+
+            let raw = device::as_raw(dev);
+            // SAFETY: The piece is mapped to be read only, and the packet keeps it until it is
+            // unmapped. Nobody writes the data of a packet that is being transmitted.
+            let error = unsafe {
+                piece.address = if index == 0 {
+                    bindings::ravb_helper_dma_map_single(
+                        raw,
+                        (*skb).data.add(unaligned).cast(),
+                        piece.len as usize,
+                        bindings::dma_data_direction::DMA_TO_DEVICE,
+                    )
+                } else {
+                    bindings::ravb_helper_skb_frag_dma_map(
+                        raw,
+                        skb,
+                        fragment,
+                        unaligned,
+                        piece.len as usize,
+                        bindings::dma_data_direction::DMA_TO_DEVICE,
+                    )
+                };
+                bindings::ravb_helper_dma_mapping_error(raw, piece.address)
+            };
+            if error != 0 {
+                // What was mapped so far is unmapped.
+                return Err(packet.unmap());
+            }
+            packet.count += 1;
+        }
+        Ok(packet)
     }
 
     /// A packet that needs no mapping, because the device does not read it from where it is.
     #[inline]
     pub(crate) fn unmapped<'bound>(self) -> MappedSkb<'bound> {
         MappedSkb {
-            map: None,
+            pieces: [const { Piece::NONE }; MAX_PIECES],
+            count: 0,
+            dev: None,
             skb: self,
         }
     }
@@ -320,27 +418,87 @@ impl Drop for SkBuff {
     }
 }
 
-/// A packet that is being transmitted, with what the device reads of it in place.
+/// How many pieces of memory a packet may have that is mapped: its head, and the fragments that a
+/// TCP segment of the usual size lies in.
+pub(crate) const MAX_PIECES: usize = 4;
+
+/// A piece of a packet that is mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    /// Where in the packet it begins.
+    pub(crate) offset: u32,
+    /// How many bytes there are before the first aligned one; they are not mapped.
+    pub(crate) unaligned: u32,
+    /// How many bytes are mapped; may be none.
+    pub(crate) len: u32,
+    /// What the device knows them by.
+    pub(crate) address: DmaAddress,
+}
+
+impl Piece {
+    const NONE: Self = Self {
+        offset: 0,
+        unaligned: 0,
+        len: 0,
+        address: 0,
+    };
+}
+
+/// A packet that is being transmitted, with the pieces of it that the device reads in place.
 ///
 /// # Invariants
 ///
-/// `map`, if there is one, maps a part of the head of `skb`.
+/// The first `count` of `pieces` are mapped for `dev`, as far as they have a length: the first of
+/// them is in the head of `skb`, the others are its fragments.
 pub(crate) struct MappedSkb<'bound> {
-    // Before the packet, so that it is unmapped first.
-    map: Option<dma::ToDevice<'bound>>,
+    pieces: [Piece; MAX_PIECES],
+    count: u32,
+    dev: Option<&'bound Device<Bound>>,
     skb: SkBuff,
 }
 
-impl<'bound> MappedSkb<'bound> {
-    /// The mapping, if there is one.
+impl MappedSkb<'_> {
+    /// The pieces.
     #[inline]
-    pub(crate) fn mapping(&self) -> Option<&dma::ToDevice<'bound>> {
-        self.map.as_ref()
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        self.pieces.get(..self.count as usize).unwrap_or(&[])
+    }
+
+    /// The packet.
+    #[inline]
+    pub(crate) fn skb(&self) -> &SkBuff {
+        &self.skb
     }
 
     /// Unmaps the packet.
     #[inline]
     pub(crate) fn unmap(self) -> SkBuff {
+        if let Some(dev) = self.dev {
+            let raw = device::as_raw(dev);
+            for (index, piece) in self.pieces().iter().enumerate() {
+                if piece.len == 0 {
+                    continue;
+                }
+                // SAFETY: By the invariant, the piece is mapped.
+                unsafe {
+                    if index == 0 {
+                        bindings::ravb_helper_dma_unmap_single(
+                            raw,
+                            piece.address,
+                            piece.len as usize,
+                            bindings::dma_data_direction::DMA_TO_DEVICE,
+                        );
+                    } else {
+                        bindings::ravb_helper_dma_unmap_page(
+                            raw,
+                            piece.address,
+                            piece.len as usize,
+                            bindings::dma_data_direction::DMA_TO_DEVICE,
+                        );
+                    }
+                }
+            }
+        }
         self.skb
     }
 }

@@ -37,7 +37,7 @@ const ETHERAVB: Variant = Variant {
         errors_counted: false,
     },
     tx_alignment: 1,
-    features: Features::RX_CHECKSUM,
+    features: Features::RX_CHECKSUM.and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::FastFullDuplex,
     coalesce: false,
     lines: &[],

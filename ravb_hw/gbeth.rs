@@ -37,7 +37,9 @@ pub(crate) const GBETH: Variant = Variant {
         errors_counted: true,
     },
     tx_alignment: 4,
-    features: Features::RX_CHECKSUM.and(Features::TX_CHECKSUM),
+    features: Features::RX_CHECKSUM
+        .and(Features::TX_CHECKSUM)
+        .and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::None,
     coalesce: true,
     lines: &[Line {

@@ -166,7 +166,7 @@ impl Iperf {
             ""
         };
         format!(
-            "iperf3 --client {GATEWAY} --port {} --connect-timeout 3000 --time {seconds} \
+            "iperf3 --client {GATEWAY} --port {} --connect-timeout 10000 --time {seconds} \
              {reverse} {more}",
             self.port
         )

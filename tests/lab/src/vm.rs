@@ -358,7 +358,7 @@ impl Vm {
         // The line shows in the log what follows, and that all before it has been written.
         let line = format!("lab: {label} ({position})");
         self.ok(&format!("echo '<5>{line}' > /dev/kmsg"))?;
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(30);
         while !self.console_since(position).contains(&line) {
             if Instant::now() >= end {
                 return Err(self.lost("the console does not follow"));

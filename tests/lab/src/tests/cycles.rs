@@ -89,7 +89,7 @@ fn traffic(bench: &mut Bench<'_>) -> Result<()> {
     let script = format!(
         "cd /sys/class/net/{IFACE}/statistics
          rx=$(cat rx_packets) tx=$(cat tx_packets)
-         for i in $(seq 200); do
+         for i in $(seq 400); do
              sleep 0.05
              [ $(cat rx_packets) -gt $((rx + 100)) ] && [ $(cat tx_packets) -gt $((tx + 100)) ] &&
                  exit 0

@@ -77,9 +77,6 @@ pub(crate) struct Env {
 impl Env {
     pub(crate) fn new(kdir: Option<PathBuf>, kernel_src: Option<PathBuf>) -> Result<Env> {
         let project = find_project()?;
-        // An empty variable is what `make KDIR=` leaves behind.
-        let kdir = kdir.filter(|path| !path.as_os_str().is_empty());
-        let kernel_src = kernel_src.filter(|path| !path.as_os_str().is_empty());
         let kdir = kdir.map(|path| existing(&path, "KDIR")).transpose()?;
         let kernel_src = kernel_src
             .map(|path| existing(&path, "KERNEL_SRC"))

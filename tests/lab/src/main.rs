@@ -125,7 +125,15 @@ fn run(cli: Cli) -> Result<bool> {
     }
 }
 
+/// What the environment may choose. An empty variable is what `make KDIR=` leaves behind.
+const VARIABLES: &[&str] = &["KDIR", "KERNEL_SRC", "DRIVER", "FILTER"];
+
 fn main() -> ExitCode {
+    for name in VARIABLES {
+        if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
+            std::env::remove_var(name);
+        }
+    }
     proc::handle_interrupts();
     match run(Cli::parse()) {
         Ok(true) => ExitCode::SUCCESS,

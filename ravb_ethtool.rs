@@ -40,8 +40,7 @@ impl Operations for Ravb<'_> {
             extack.set(c"rings need at least 64 descriptors");
             return Err(EINVAL);
         }
-        crate::resize_rings(dev, sizes)
-            .inspect_err(|_| extack.set(c"the new rings could not be set up"))
+        crate::restart(dev, sizes).inspect_err(|_| extack.set(c"the new rings could not be set up"))
     }
 
     fn rx_copybreak(dev: &Locked<'_, Self>) -> u32 {

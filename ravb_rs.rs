@@ -373,8 +373,9 @@ impl<'bound> Open<'bound> {
     }
 }
 
-/// Changes the sizes of the rings. Should that fail, the old ones are restored.
-fn resize_rings<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, sizes: RingSizes) -> Result {
+/// Makes the data path anew, with rings of these sizes; the PHY stays as it is. Should that fail,
+/// the old sizes are restored.
+fn restart<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, sizes: RingSizes) -> Result {
     let old = core::mem::replace(&mut dev.state().ring_sizes, sizes);
     let Some(Open { phy, path, regs }) = dev.state().open.take() else {
         return Ok(());
@@ -452,6 +453,21 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
             Some(open) => open.regs.set_tx_checksum(tx),
             None => Ok(()),
         }
+    }
+
+    fn timed_out(dev: &NetDevice<Self>, queue: u32) {
+        dev_err!(
+            dev.hw.dev(),
+            "transmit queue {} is stuck, restarting\n",
+            queue
+        );
+        dev.stats.tx_errors.add(1);
+    }
+
+    fn recover(dev: &mut Locked<'_, Self>) {
+        let sizes = dev.state().ring_sizes;
+        // A failure was reported.
+        let _ = restart(dev, sizes);
     }
 
     fn stats(dev: &NetDevice<Self>, stats: &mut netdev::Stats) {

@@ -114,6 +114,8 @@ pub(crate) struct DeviceStats {
     /// Times that frames were lost because the receive FIFO was full; the writer is an interrupt
     /// handler.
     pub(crate) rx_fifo_errors: Counter,
+    /// Times that a transmit queue was stuck; the writer is the watchdog.
+    pub(crate) tx_errors: Counter,
     /// Times that the carrier was lost or false; the writer is an interrupt handler.
     pub(crate) carrier_events: Counter,
     pub(crate) hw: HwCounters,
@@ -125,6 +127,7 @@ impl DeviceStats {
             rx: [const { RxStats::new() }; MAX_QUEUES],
             tx: [const { TxStats::new() }; MAX_QUEUES],
             rx_fifo_errors: Counter::new(),
+            tx_errors: Counter::new(),
             carrier_events: Counter::new(),
             hw: HwCounters {
                 tx_timeouts: Counter::new(),
@@ -174,6 +177,7 @@ impl DeviceStats {
         stats.rx_errors +=
             hw.rx_crc_errors.get() + hw.rx_frame_errors.get() + hw.rx_length_errors.get();
         stats.rx_fifo_errors = self.rx_fifo_errors.get();
+        stats.tx_errors = self.tx_errors.get();
         stats.tx_dropped += hw.tx_timeouts.get();
         stats.tx_carrier_errors = self.carrier_events.get() + hw.carrier_errors.get();
         stats.collisions = hw.collisions.get();

@@ -259,12 +259,34 @@ void ravb_helper_pm_runtime_disable(struct device *dev)
 	pm_runtime_disable(dev);
 }
 
+/* Work */
+
+void ravb_helper_init_work(struct work_struct *work, work_func_t func)
+{
+	INIT_WORK(work, func);
+}
+
+void ravb_helper_schedule_work(struct work_struct *work)
+{
+	schedule_work(work);
+}
+
 /* Resets, device tree, PHY */
 
 struct reset_control *
 ravb_helper_reset_control_get_exclusive(struct device *dev, const char *id)
 {
 	return reset_control_get_exclusive(dev, id);
+}
+
+struct device_node *ravb_helper_of_node_get(struct device_node *node)
+{
+	return of_node_get(node);
+}
+
+void ravb_helper_of_node_put(struct device_node *node)
+{
+	of_node_put(node);
 }
 
 struct device_node *ravb_helper_of_parse_phandle(const struct device_node *np,

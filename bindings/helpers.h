@@ -85,9 +85,15 @@ void ravb_helper_pm_runtime_use_autosuspend(struct device *dev);
 void ravb_helper_pm_runtime_dont_use_autosuspend(struct device *dev);
 void ravb_helper_pm_runtime_disable(struct device *dev);
 
+/* Work */
+void ravb_helper_init_work(struct work_struct *work, work_func_t func);
+void ravb_helper_schedule_work(struct work_struct *work);
+
 /* Resets, device tree, PHY */
 struct reset_control *
 ravb_helper_reset_control_get_exclusive(struct device *dev, const char *id);
+struct device_node *ravb_helper_of_node_get(struct device_node *node);
+void ravb_helper_of_node_put(struct device_node *node);
 struct device_node *ravb_helper_of_parse_phandle(const struct device_node *np,
 						 const char *name, int index);
 unsigned int ravb_helper_num_present_cpus(void);

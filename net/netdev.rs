@@ -25,6 +25,7 @@ use core::{
 };
 
 use kernel::{
+    container_of,
     device::{
         Bound,
         Device, //
@@ -132,6 +133,13 @@ pub(crate) trait Operations: Send + Sync + Sized {
     /// Switches features on and off, from the present ones to `wanted`.
     fn set_features(dev: &mut Locked<'_, Self>, wanted: Features) -> Result;
 
+    /// Transmit queue `queue` has not moved for some seconds: says so. Called in softirq context;
+    /// [`Operations::recover`] follows.
+    fn timed_out(dev: &NetDevice<Self>, queue: u32);
+
+    /// Makes the device transmit again, if the interface is still up.
+    fn recover(dev: &mut Locked<'_, Self>);
+
     /// Adds up the statistics. May be called in any context but hard interrupts.
     fn stats(dev: &NetDevice<Self>, stats: &mut Stats);
 }
@@ -141,6 +149,8 @@ struct Private<T: Operations> {
     ops: T,
     state: UnsafeCell<T::State>,
     tx: [UnsafeCell<Option<T::TxQueue>>; MAX_TX_QUEUES],
+    /// Runs [`Operations::recover`].
+    recovery: Opaque<bindings::work_struct>,
 }
 
 /// A network device whose driver is `T`.
@@ -490,14 +500,17 @@ unsafe impl<T: Operations> Send for Registered<T> {}
 impl<T: Operations> Drop for Registered<T> {
     fn drop(&mut self) {
         let dev = self.dev.as_ptr();
-        // After `unregister_netdev` no callback runs any more; only then is the data dropped.
+        // After `unregister_netdev` no callback runs any more, and nothing schedules the recovery.
+        // RTNL is not held, so that waiting for it is safe. Only then is the data dropped.
         //
         // SAFETY: By the invariants; nobody uses the device after this.
         unsafe {
             if self.registered {
                 bindings::unregister_netdev(dev);
             }
-            core::ptr::drop_in_place((&raw mut (*dev).priv_).cast::<Private<T>>());
+            let private = (&raw mut (*dev).priv_).cast::<Private<T>>();
+            bindings::cancel_work_sync((*private).recovery.get());
+            core::ptr::drop_in_place(private);
             bindings::free_netdev(dev);
         }
     }
@@ -527,9 +540,15 @@ pub(crate) fn register<'bound, T: ethtool::Operations + qstats::Operations + 'bo
         ops,
         state: UnsafeCell::new(state),
         tx: [const { UnsafeCell::new(None) }; MAX_TX_QUEUES],
+        recovery: Opaque::zeroed(),
     };
-    // SAFETY: The private area is large enough and aligned; nobody else knows it.
-    unsafe { (&raw mut (*raw).priv_).cast::<Private<T>>().write(private) };
+    // SAFETY: The private area is large enough and aligned; nobody else knows it, and it stays
+    // where it is.
+    unsafe {
+        let to = (&raw mut (*raw).priv_).cast::<Private<T>>();
+        to.write(private);
+        bindings::ravb_helper_init_work((*to).recovery.get(), Some(Adapter::<T>::recover));
+    }
 
     // INVARIANT: Allocated and initialised above.
     let mut this = Registered::<T> {
@@ -606,6 +625,7 @@ impl<T: Operations> Adapter<T> {
         ndo_set_mac_address: Some(Self::set_mac_address),
         ndo_validate_addr: Some(bindings::eth_validate_addr),
         ndo_set_features: Some(Self::set_features),
+        ndo_tx_timeout: Some(Self::tx_timeout),
         ndo_get_stats64: Some(Self::get_stats64),
         ndo_eth_ioctl: Some(bindings::phy_do_ioctl_running),
         ..pin_init::zeroed()
@@ -723,6 +743,35 @@ impl<T: Operations> Adapter<T> {
         // SAFETY: As the core promises.
         let mut dev = unsafe { Locked::<T>::assume(dev) };
         from_result(|| T::set_features(&mut dev, Features(features)).map(|()| 0))
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with a device that [`register`] made.
+    unsafe extern "C" fn tx_timeout(dev: *mut bindings::net_device, queue: u32) {
+        // SAFETY: As the core promises.
+        let dev = unsafe { NetDevice::<T>::from_raw(dev) };
+        T::timed_out(dev, queue);
+        // SAFETY: The work was initialised by `register`, and is cancelled before it goes.
+        unsafe { bindings::ravb_helper_schedule_work(dev.private().recovery.get()) };
+    }
+
+    /// # Safety
+    ///
+    /// Called by the workqueue with the work of a device that [`register`] made.
+    unsafe extern "C" fn recover(work: *mut bindings::work_struct) {
+        // SAFETY: The work is part of the private area, which is part of the device.
+        let dev = unsafe {
+            let private = container_of!(Opaque::cast_from(work), Private<T>, recovery);
+            let dev = private
+                .cast::<u8>()
+                .sub(core::mem::offset_of!(bindings::net_device, priv_));
+            NetDevice::<T>::from_raw(dev.cast::<bindings::net_device>().cast_mut())
+        };
+        let mut dev = dev.lock();
+        if dev.is_running() {
+            T::recover(&mut dev);
+        }
     }
 
     /// # Safety

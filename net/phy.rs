@@ -48,7 +48,7 @@ impl Node {
     /// The node of `dev` itself.
     pub(super) fn of_device(dev: &Device<Bound>) -> Option<Self> {
         // SAFETY: The node is null or valid; `of_node_get` makes a reference that is ours.
-        unsafe { Self::from_raw(bindings::of_node_get(device::of_node(dev))) }
+        unsafe { Self::from_raw(bindings::ravb_helper_of_node_get(device::of_node(dev))) }
     }
 
     /// What the property `phy-handle` of `dev` points to.
@@ -67,7 +67,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // SAFETY: The reference is ours to give back.
-        unsafe { bindings::of_node_put(self.as_raw()) };
+        unsafe { bindings::ravb_helper_of_node_put(self.as_raw()) };
     }
 }
 

@@ -96,6 +96,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(functional::tests(Driver::C, "model-c"));
     tests.extend(functional::tests(Driver::Rust, "rust"));
     tests.extend(variants::tests(Driver::C, "model-c"));
+    tests.extend(variants::tests(Driver::Rust, "rust"));
     tests.extend(functional::variations());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());

@@ -21,8 +21,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the guest may take to boot.
-const BOOT: Duration = Duration::from_secs(90);
+/// How long the guest may take to boot: the debug kernel is slow.
+const BOOT: Duration = Duration::from_secs(180);
 
 /// How much longer than a command's own limit its answer may take.
 const GRACE: Duration = Duration::from_secs(15);

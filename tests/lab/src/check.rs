@@ -186,7 +186,7 @@ pub(crate) fn run(env: &Env, filter: &str, all: bool, list: bool) -> Result<bool
     let chosen: Vec<Test> = tests::all()
         .into_iter()
         .filter(|test| all || !test.long)
-        .filter(|test| words.is_empty() || words.iter().any(|word| test.name.contains(word)))
+        .filter(|test| words.is_empty() || words.iter().any(|word| test.is_chosen_by(word)))
         .collect();
     if list {
         chosen.iter().for_each(|test| println!("{}", test.name));

@@ -55,6 +55,12 @@ impl Test {
             .unwrap_or_default()
     }
 
+    /// Whether a word of `FILTER` chooses it: a part of its name, or `variant` for what shows that
+    /// each member of the family works.
+    pub(crate) fn is_chosen_by(&self, word: &str) -> bool {
+        self.name.contains(word) || word == "variant" && variants::shows_one(self)
+    }
+
     /// The kernel and the driver it needs, if any.
     pub(crate) fn needs(&self) -> Option<(Flavour, Driver)> {
         match &self.run {

@@ -3,7 +3,7 @@
 //! `functional`'s, run here with their device trees; what GbEth has not is added: two queues,
 //! PTP, Wake-on-LAN, the link pin, internal delays.
 
-use super::badinput::inject;
+use super::badinput::{self, inject, rise};
 use super::functional::{self, capture, same_frames, Function, EXPERIMENT};
 use super::{Run, Test};
 use crate::check::Bench;
@@ -26,6 +26,12 @@ const ONE_LINE: &[&str] = &["gen2"];
 
 /// Shared tests that hold for GbEth only.
 const GBETH_ONLY: &[&str] = &["ethtool-features", "frames-jumbo"];
+
+/// Tests the stock driver fails: it takes the parts of a frame that needs several descriptors for
+/// frames, and with one interrupt line it forgets that the E-MAC has none of its own to wake by.
+fn beyond_the_stock_driver(variant: &str, name: &str) -> bool {
+    matches!(name, "oversize" | "status-codes") || name == "wake" && ONE_LINE.contains(&variant)
+}
 
 /// What our driver cannot do yet.
 const MISSING: &[&str] = &["phc", "ptp-transmit", "wake"];
@@ -50,6 +56,8 @@ const USER: &[(&str, Function)] = &[
     }),
     ("queues", queues),
     ("queues-at-once", queues_at_once),
+    ("overrun", overrun),
+    ("spurious-irq", spurious_irq),
     ("phc", phc),
     ("link-pin", link_pin),
     ("wake", wake),
@@ -73,7 +81,11 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     for &variant in VARIANTS {
         let mut add = |name: &str, machine: Machine, run: Function| {
-            if driver == Driver::Rust && MISSING.contains(&name) {
+            let impossible = match driver {
+                Driver::C => beyond_the_stock_driver(variant, name),
+                Driver::Rust => MISSING.contains(&name),
+            };
+            if impossible {
                 return;
             }
             let run = Run::Guest {
@@ -91,12 +103,8 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
         let shared = |tests: &'static [(&'static str, Function)]| {
             tests.iter().filter(|(name, _)| !GBETH_ONLY.contains(name))
         };
-        for &(name, run) in shared(functional::USER).chain(USER) {
-            // The stock driver forgets that with one line the E-MAC has none of its own, and
-            // fails to suspend.
-            if name == "wake" && driver == Driver::C && ONE_LINE.contains(&variant) {
-                continue;
-            }
+        let user = shared(functional::USER).chain(shared(badinput::FRAMES));
+        for &(name, run) in user.chain(USER) {
             add(name, Machine::with(variant, Net::User), run);
         }
         for &(name, run) in shared(functional::FRAMES).chain(FRAMES) {
@@ -109,6 +117,13 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
             };
             add(name, machine, run);
         }
+        // As on R-Car boards.
+        let board = Machine {
+            flavours: vec!["PHY_ADDRESS=0"],
+            properties: vec!["phy-address=0".into(), "phy-id=0x00221622".into()],
+            ..Machine::with(variant, Net::User)
+        };
+        add("ksz9031", board, ksz9031);
         if DELAYS.contains(&variant) {
             let machine = Machine {
                 flavours: vec!["RX_DELAY=1800", "TX_DELAY=2000"],
@@ -118,6 +133,20 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
         }
     }
     tests
+}
+
+/// Whether a test shows that a member of the family works. Of those of GbEth, which nearly all
+/// tests are about, the ones that run on every member.
+pub(super) fn shows_one(test: &Test) -> bool {
+    match &test.run {
+        Run::Guest { machine, .. } if machine.variant == "gbeth" => {
+            let rest = test.name.strip_prefix(test.group());
+            let name = rest.and_then(|rest| rest.strip_prefix('-'));
+            name.is_some_and(|name| SMOKE.contains(&name))
+        }
+        Run::Guest { .. } => true,
+        Run::Host(_) => false,
+    }
 }
 
 /// Destination and type of PTP frames without IP.
@@ -178,10 +207,10 @@ fn queues(bench: &mut Bench<'_>) -> Result<()> {
 
 /// Both queues raise their interrupts together, very often: no frame is forgotten.
 fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
-    const COUNT: u64 = 20_000;
     /// Between two frames of a queue. Long enough for an interrupt each, if the host keeps up.
     const GAP_NS: u64 = 100_000;
     bench.up()?;
+    let count = 1000 * u64::from(bench.cycles);
     let stored = |bench: &mut Bench<'_>| -> Result<[u64; 2]> {
         Ok([moved(bench, "rx0")?, moved(bench, "rx1")?])
     };
@@ -193,12 +222,12 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
     };
     let (device, driver) = (stored(bench)?, counted(bench)?);
     // One request makes frames of one kind; in turns, so that the queues stay close together.
-    const TURNS: u64 = 20;
-    for _ in 0..TURNS {
+    const TURN: u64 = 1000;
+    for _ in 0..count / TURN {
         for (to, kind) in [(PTP_GROUP, PTP_TYPE), ("ffffffffffff", EXPERIMENT)] {
             inject(
                 bench,
-                json!({ "len": 60, "da": to, "type": kind, "count": COUNT / TURNS,
+                json!({ "len": 60, "da": to, "type": kind, "count": TURN,
                         "gap_ns": GAP_NS }),
             )?;
         }
@@ -218,8 +247,8 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
     for queue in [0, 1] {
         let (stored, counted) = (last[queue] - device[queue], seen[queue] - driver[queue]);
         ensure!(
-            stored > COUNT / 2,
-            "queue {queue}: only {stored} of {COUNT} frames found room"
+            stored > count / 2,
+            "queue {queue}: only {stored} of {count} frames found room"
         );
         ensure!(
             counted == stored,
@@ -227,6 +256,89 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
         );
     }
     bench.ping(5, 56)
+}
+
+/// Each way to lose frames raises an error interrupt, is counted, and leaves reception going: no
+/// room in either ring, no room in the FIFO.
+fn overrun(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u64 = 5000;
+    const COUNTERS: [&str; 3] = ["rx_over_errors", "rx_fifo_errors", "rx_missed_errors"];
+    bench.up()?;
+    for (to, kind) in [("ffffffffffff", EXPERIMENT), (PTP_GROUP, PTP_TYPE)] {
+        // Faster than the guest can be.
+        let burst = json!({ "len": 60, "da": to, "type": kind, "count": COUNT });
+        let lost = dropped(bench, "ring")?;
+        let rises = rise(bench, &COUNTERS, |bench| {
+            inject(bench, burst)?;
+            bench.vm.ok("sleep 0.5").map(drop)
+        })?;
+        let lost = dropped(bench, "ring")? - lost;
+        ensure!(
+            lost > 0,
+            "{kind:#x}: nothing was lost: the test tests nothing"
+        );
+        ensure!(
+            rises.iter().any(|&rise| rise > 0),
+            "{kind:#x}: {lost} frames had no room in the ring, which nothing counts"
+        );
+        bench.ping(5, 56)?;
+    }
+    let lost = dropped(bench, "fifo")?;
+    let rises = rise(bench, &COUNTERS, |bench| {
+        bench.vm.set_property("rx-hold", "on")?;
+        let held = inject(bench, json!({ "len": 1500, "count": 100 }))
+            .and_then(|()| bench.vm.ok("sleep 0.5"));
+        bench.vm.set_property("rx-hold", "off")?;
+        held.map(drop)
+    })?;
+    let lost = dropped(bench, "fifo")? - lost;
+    ensure!(lost > 0, "nothing was lost: the test tests nothing");
+    ensure!(
+        rises.iter().any(|&rise| rise > 0),
+        "{lost} frames had no room in the FIFO, which nothing counts"
+    );
+    bench.ping(5, 56)
+}
+
+/// Received frames the device had to drop for a reason.
+fn dropped(bench: &mut Bench<'_>, reason: &str) -> Result<u64> {
+    bench.vm.property("counters")?["rx_drops"][reason]
+        .as_u64()
+        .with_context(|| format!("the device does not count drops by {reason}"))
+}
+
+/// An interrupt without a cause, as from the other user of a shared line, while the device sleeps
+/// without its clock and while it works: nobody touches registers that do not answer.
+fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let pulse = |bench: &mut Bench<'_>| -> Result<()> {
+        for _ in 0..20 {
+            bench.vm.set_property("spurious-irq", "on")?;
+            bench.vm.set_property("spurious-irq", "off")?;
+        }
+        bench.vm.ok("true").map(drop)
+    };
+    pulse(bench)?;
+    bench.ping(5, 56)?;
+    // Longer than the delay of runtime suspend.
+    bench
+        .vm
+        .ok(&format!("ip link set {IFACE} down; sleep 0.5"))?;
+    let state = bench.vm.property("state")?;
+    ensure!(state["clock"] == false, "the clock runs: {state}");
+    pulse(bench)?;
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// The PHY of R-Car boards, at its address.
+fn ksz9031(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let name = bench
+        .vm
+        .ok(&format!("readlink -f /sys/class/net/{IFACE}/phydev/driver"))?;
+    ensure!(name.contains("KSZ9031"), "the PHY's driver is {name}");
+    functional::cable(bench)
 }
 
 /// Times, in seconds, that a run of phc_ctl shows: those of the PTP clock, and when it did so.

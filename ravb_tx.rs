@@ -3,18 +3,11 @@
 //! Transmission: from the network stack to a descriptor, and back when it was sent.
 //!
 //! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context. They share
-//! the ring and a queue of the frames in it ([`spsc`]), but no lock. What keeps the two from
-//! missing each other when the ring is full stands at [`TxQueue::stop_if_full`].
+//! the ring and a queue of the frames in it ([`spsc`]), but no lock.
 
 use kernel::{
     prelude::*,
-    sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
 use crate::{
@@ -24,6 +17,7 @@ use crate::{
             TxQueueRef,
             Xmit, //
         },
+        ring_index::Gate,
         skbuff::{
             drop_reason,
             DropReason,
@@ -131,10 +125,13 @@ pub(crate) fn queue<'bound>(
 impl<'bound> TxQueue<'bound> {
     /// Queues a frame, or drops it.
     pub(crate) fn transmit(&mut self, txq: TxQueueRef<'_>, mut skb: SkBuff) -> Xmit {
+        // The queue is stopped before it comes to this, but a wake-up can be late and find the ring
+        // full again.
         if self.frames.free() < MAX_SLOTS {
-            // Does not happen: the queue was stopped before.
-            txq.stop();
-            return Xmit::Busy(skb);
+            self.frames.stop_if_full(&txq, MAX_SLOTS);
+            if self.frames.free() < MAX_SLOTS {
+                return Xmit::Busy(skb);
+            }
         }
         if let Err(reason) = self.prepare(&mut skb) {
             return self.lose(txq, skb, reason);
@@ -148,7 +145,9 @@ impl<'bound> TxQueue<'bound> {
         };
         // The limits must know of the frame before it can be completed. They say what a stopped
         // queue means for the doorbell, so that it is stopped before they are asked.
-        self.stop_if_full(txq);
+        if self.frames.stop_if_full(&txq, MAX_SLOTS) {
+            self.stats.tx(self.id).stops.add(1);
+        }
         let announce = txq.sent(bytes);
         self.ring.hand_over(first.slot, first.word);
         self.unannounced = true;
@@ -296,24 +295,6 @@ impl<'bound> TxQueue<'bound> {
         })
     }
 
-    /// Stops the queue where the next frame may find no room.
-    ///
-    /// The reclaiming side may free slots between the look and the stop, and then find nothing to
-    /// wake. So both sides do their part before they look at the other's: here the queue is stopped
-    /// and then the slots are counted again, there ([`TxReclaim::poll`]) slots are freed and then
-    /// it is seen whether the queue is stopped, with a full barrier between the two on either side.
-    fn stop_if_full(&self, txq: TxQueueRef<'_>) {
-        if self.frames.free() >= MAX_SLOTS {
-            return;
-        }
-        txq.stop();
-        self.stats.tx(self.id).stops.add(1);
-        smp_mb(Full);
-        if self.frames.free() >= MAX_SLOTS {
-            txq.start();
-        }
-    }
-
     /// Rings the doorbell. The register write is ordered after what was handed over.
     fn announce(&mut self) {
         self.unannounced = false;
@@ -367,11 +348,8 @@ impl<'bound> TxReclaim<'bound> {
             return;
         };
         txq.completed(packets, bytes);
-        // Pairs with the barrier in `TxQueue::stop_if_full`.
-        smp_mb(Full);
-        if txq.is_stopped() && self.frames.free() >= self.wake_at {
+        if self.frames.wake_if_free(&txq, self.wake_at) {
             stats.wakes.add(1);
-            txq.wake();
         }
     }
 }

@@ -46,6 +46,7 @@ use super::{
     device,
     ethtool,
     qstats,
+    ring_index::Gate,
     skbuff::{
         drop_reason,
         SkBuff, //
@@ -402,37 +403,36 @@ pub(crate) struct TxQueueRef<'a> {
     _dev: PhantomData<&'a ()>,
 }
 
-impl TxQueueRef<'_> {
-    fn as_raw(self) -> *mut bindings::netdev_queue {
-        self.txq.as_ptr()
-    }
-
-    /// Stops the queue: the core does not transmit until it is woken.
+/// A queue that is stopped is one that the core does not transmit from.
+impl Gate for TxQueueRef<'_> {
     #[inline]
-    pub(crate) fn stop(self) {
+    fn stop(&self) {
         // SAFETY: Valid by the invariant.
         unsafe { bindings::ravb_helper_netif_tx_stop_queue(self.as_raw()) };
     }
 
-    /// Undoes [`TxQueueRef::stop`] in the very `start_xmit` that called it.
     #[inline]
-    pub(crate) fn start(self) {
+    fn start(&self) {
         // SAFETY: Valid by the invariant.
         unsafe { bindings::ravb_helper_netif_tx_start_queue(self.as_raw()) };
     }
 
-    /// Whether the queue is stopped.
     #[inline]
-    pub(crate) fn is_stopped(self) -> bool {
+    fn is_stopped(&self) -> bool {
         // SAFETY: Valid by the invariant.
         unsafe { bindings::ravb_helper_netif_tx_queue_stopped(self.as_raw()) }
     }
 
-    /// Lets the core transmit again.
     #[inline]
-    pub(crate) fn wake(self) {
+    fn wake(&self) {
         // SAFETY: Valid by the invariant.
         unsafe { bindings::netif_tx_wake_queue(self.as_raw()) };
+    }
+}
+
+impl TxQueueRef<'_> {
+    fn as_raw(self) -> *mut bindings::netdev_queue {
+        self.txq.as_ptr()
     }
 
     /// Tells byte queue limits that a packet of `bytes` was queued.

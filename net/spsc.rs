@@ -4,10 +4,7 @@
 //!
 //! An entry occupies as many places as the frame it stands for has descriptors, and lies at the
 //! place of its first descriptor, so that both sides find descriptor and entry by the same index.
-//!
-//! Neither side takes a lock. The producer publishes an entry by a release store of `produced`,
-//! which pairs with the acquire load in [`Consumer::front`]; the consumer publishes free places by
-//! a release store of `consumed`, which pairs with the acquire load in [`Producer::free`].
+//! How the two sides keep out of each other's way is in [`super::ring_index`].
 
 use core::{
     cell::UnsafeCell,
@@ -23,9 +20,45 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        barrier::{
+            smp_mb,
+            Full, //
+        },
         Arc, //
-    },
+    }, //
 };
+
+use super::ring_index::{
+    AtomicCount,
+    Counts,
+    Gate, //
+};
+
+impl AtomicCount for Atomic<u32> {
+    fn new(value: u32) -> Self {
+        Atomic::new(value)
+    }
+
+    #[inline]
+    fn load_relaxed(&self) -> u32 {
+        self.load(Relaxed)
+    }
+
+    #[inline]
+    fn load_acquire(&self) -> u32 {
+        self.load(Acquire)
+    }
+
+    #[inline]
+    fn store_release(&self, value: u32) {
+        self.store(value, Release);
+    }
+
+    #[inline]
+    fn full_barrier() {
+        smp_mb(Full);
+    }
+}
 
 struct Entry<T> {
     value: T,
@@ -34,13 +67,11 @@ struct Entry<T> {
 
 /// # Invariants
 ///
-/// The entries between `consumed` and `produced` are initialised and belong to the consumer, all
-/// other places belong to the producer. Only the producer writes `produced`, only the consumer
-/// writes `consumed`. Both count places and wrap.
+/// The entries that `counts` says are between producer and consumer are initialised and belong to
+/// the consumer, all other places belong to the producer.
 struct Shared<T> {
     places: KVec<UnsafeCell<MaybeUninit<Entry<T>>>>,
-    produced: Atomic<u32>,
-    consumed: Atomic<u32>,
+    counts: Counts<Atomic<u32>>,
 }
 
 // SAFETY: By the invariant each place has one owner at a time, which may be on another CPU.
@@ -86,8 +117,7 @@ pub(crate) fn queue<T: Send>(size: u32) -> Result<(Producer<T>, Consumer<T>)> {
     let shared = Arc::new(
         Shared {
             places,
-            produced: Atomic::new(0),
-            consumed: Atomic::new(0),
+            counts: Counts::new(size),
         },
         GFP_KERNEL,
     )?;
@@ -107,12 +137,12 @@ pub(crate) fn queue<T: Send>(size: u32) -> Result<(Producer<T>, Consumer<T>)> {
 impl<T> Producer<T> {
     /// How many places are free. The consumer may free more at any time.
     pub(crate) fn free(&self) -> u32 {
-        let used = self
-            .shared
-            .produced
-            .load(Relaxed)
-            .wrapping_sub(self.shared.consumed.load(Acquire));
-        self.position.size - used
+        self.shared.counts.free()
+    }
+
+    /// Closes the gate unless there are `room` free places; see [`Counts::stop_if_full`].
+    pub(crate) fn stop_if_full(&self, gate: &impl Gate, room: u32) -> bool {
+        self.shared.counts.stop_if_full(gate, room)
     }
 
     /// The place that the next entry gets.
@@ -141,11 +171,8 @@ impl<T> Producer<T> {
         unsafe { (*place.get()).write(Entry { value, places }) };
         self.position.advance(places);
 
-        let produced = self.shared.produced.load(Relaxed);
         // INVARIANT: The entry is initialised and becomes the consumer's.
-        self.shared
-            .produced
-            .store(produced.wrapping_add(places), Release);
+        self.shared.counts.produce(places);
         Ok(())
     }
 }
@@ -153,8 +180,7 @@ impl<T> Producer<T> {
 impl<T> Consumer<T> {
     /// The oldest entry, its place, and how many places it occupies.
     pub(crate) fn front(&mut self) -> Option<(&mut T, u32, u32)> {
-        let consumed = self.shared.consumed.load(Relaxed);
-        if self.shared.produced.load(Acquire) == consumed {
+        if self.shared.counts.is_empty() {
             return None;
         }
         let index = self.position.index;
@@ -172,22 +198,15 @@ impl<T> Consumer<T> {
         let entry = unsafe { (*place.get()).assume_init_read() };
         self.position.advance(entry.places);
 
-        let consumed = self.shared.consumed.load(Relaxed);
         // INVARIANT: The places hold nothing any more and become the producer's.
-        self.shared
-            .consumed
-            .store(consumed.wrapping_add(entry.places), Release);
+        self.shared.counts.consume(entry.places);
         Some(entry.value)
     }
 
-    /// How many places are free, as the consumer sees it.
-    pub(crate) fn free(&self) -> u32 {
-        let used = self
-            .shared
-            .produced
-            .load(Acquire)
-            .wrapping_sub(self.shared.consumed.load(Relaxed));
-        self.position.size - used
+    /// Opens the gate if it is closed and there are `room` free places; see
+    /// [`Counts::wake_if_free`].
+    pub(crate) fn wake_if_free(&self, gate: &impl Gate, room: u32) -> bool {
+        self.shared.counts.wake_if_free(gate, room)
     }
 
     /// The place `n` places after `index`, which is at most one lap away.

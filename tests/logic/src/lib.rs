@@ -6,6 +6,8 @@
 //! and the tools for: every sequence up to a length, and random input.
 
 #[cfg(test)]
+// What only the rings use.
+#[allow(dead_code)]
 #[path = "../../../ravb_desc.rs"]
 mod ravb_desc;
 
@@ -18,3 +20,10 @@ mod receive;
 
 #[cfg(test)]
 mod random;
+
+#[cfg(test)]
+#[path = "../../../net/ring_index.rs"]
+mod ring_index;
+
+#[cfg(test)]
+mod interleaving;

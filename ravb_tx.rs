@@ -17,7 +17,6 @@ use crate::{
             TxQueueRef,
             Xmit, //
         },
-        ring_index::Gate,
         skbuff::{
             drop_reason,
             DropReason,

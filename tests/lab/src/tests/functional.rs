@@ -516,7 +516,7 @@ pub(super) fn capture(
         "--no-promiscuous-mode"
     };
     bench.vm.ok(&format!(
-        "rm -f /tmp/pcap
+        "rm -f /tmp/pcap /tmp/tcpdump
          tcpdump -Z root -i {IFACE} {mode} -s 0 --immediate-mode -U -Q in -w /tmp/pcap \
              ether proto {EXPERIMENT} > /tmp/tcpdump 2>&1 &
          echo $! > /tmp/tcpdump.pid

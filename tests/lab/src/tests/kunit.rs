@@ -41,6 +41,8 @@ pub(crate) fn tests() -> Vec<Test> {
         },
         on_debug("kunit-arm64", at_insmod),
         on_debug("debug-smoke", smoke),
+        on_debug("debug-faults-probe", faults_in_probe),
+        on_debug("debug-faults-open", faults_in_open),
     ]
 }
 
@@ -106,6 +108,79 @@ fn smoke(bench: &mut Bench<'_>) -> Result<()> {
         "kmemleak found memory that nothing points to:\n{found}"
     );
     bench.up()
+}
+
+/// Probe fails at each of its allocations in turn, and gives everything back.
+fn faults_in_probe(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let device = bench.platform_device()?;
+    let driver = format!("/sys/bus/platform/drivers/{}", bench.driver.module());
+    bench.vm.ok(&format!("echo {device} > {driver}/unbind"))?;
+    let once = format!("echo {device} > {driver}/bind");
+    let undo = format!("[ ! -e {driver}/{device} ] || echo {device} > {driver}/unbind");
+    fail_each(bench, &once, &undo)?;
+    bench.vm.ok(&once)?;
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// Open fails at each of its allocations in turn, and works afterwards.
+fn faults_in_open(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    // As `ip link set up` and `down`, but by the shell itself, whose allocations it is that fail.
+    let flags = format!("/sys/class/net/{IFACE}/flags");
+    let once = format!("echo 0x1003 > {flags}");
+    fail_each(bench, &once, &format!("echo 0x1002 > {flags}"))?;
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// The most allocations that one operation is expected to make, with a wide margin.
+const ALLOCATIONS: u32 = 2000;
+
+/// Runs `once`, a command built into the shell, again and again: each time one allocation further
+/// down fails, until none is left that could. After each, `undo` runs without faults. Memory must
+/// not get lost.
+fn fail_each(bench: &mut Bench<'_>, once: &str, undo: &str) -> Result<()> {
+    leaks(bench)?;
+    let script = format!(
+        "cd /sys/kernel/debug
+         for f in failslab fail_page_alloc; do
+             echo N > $f/ignore-gfp-wait && echo 0 > $f/verbose || exit 1
+         done
+         echo 0 > fail_page_alloc/min-order
+         exec 3> /proc/self/fail-nth
+         n=1
+         while [ $n -lt {ALLOCATIONS} ]; do
+             echo $n >&3
+             {once}
+             left=
+             read left < /proc/self/fail-nth
+             echo 0 >&3
+             {undo}
+             [ \"${{left:-0}}\" -gt 0 ] && echo faults $n && exit 0
+             n=$((n + 1))
+         done
+         echo 'it never gets through'
+         exit 1"
+    );
+    let text = bench.vm.ok_within(&script, 900)?;
+    let count: u32 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("faults "))
+        .and_then(|count| count.parse().ok())
+        .with_context(|| format!("{text:?} is no count"))?;
+    ensure!(
+        count > 10,
+        "only {count} allocations could fail: faults are not injected"
+    );
+    let found = leaks(bench)?;
+    ensure!(
+        found.is_empty(),
+        "kmemleak found memory that nothing points to:\n{found}"
+    );
+    Ok(())
 }
 
 /// Memory that nothing points to any more, as kmemleak tells it, which forgets it then.

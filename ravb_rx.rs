@@ -56,7 +56,7 @@ use crate::{
     Ravb, //
 };
 
-/// The shortest thing that is a frame at all, in bytes.
+/// What of a frame must be in the head of its packet, in bytes.
 const ETHERNET_HEADER_LEN: usize = 14;
 
 /// The receive side of a queue.
@@ -183,7 +183,8 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         if step.action == Action::Drop {
             return None;
         }
-        if status.is_multicast() {
+        // The status is that of the frame where it ends.
+        if matches!(step.action, Action::Deliver | Action::Finish) && status.is_multicast() {
             stats.multicast.add(1);
         }
 
@@ -284,7 +285,8 @@ fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &RxStats, trailer: Trailer, 
             }
         }),
     };
-    if complete.is_none() || skb.len() < ETHERNET_HEADER_LEN {
+    // The header must be in the head, whatever the parts are cut like.
+    if complete.is_none() || skb.head_data().len() < ETHERNET_HEADER_LEN {
         stats.count_error(RxError::Length);
         skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
         return;

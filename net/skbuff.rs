@@ -335,10 +335,16 @@ impl SkBuff {
         }
     }
 
-    /// Finds the protocol of a received frame and passes it up. The frame must not be short of an
-    /// Ethernet header.
+    /// Finds the protocol of a received frame and passes it up.
+    ///
+    /// A frame whose Ethernet header is not in the head is dropped.
     #[inline]
     pub(crate) fn receive<T: super::netdev::Operations>(self, cx: &napi::Context<'_, T>) {
+        const ETHERNET_HEADER_LEN: usize = 14;
+
+        if self.head_data().len() < ETHERNET_HEADER_LEN {
+            return self.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
+        }
         let skb = self.into_raw();
         // SAFETY: The context is that of a poll of this device; the reference is given away.
         unsafe {

@@ -24,9 +24,9 @@ pub(crate) fn tests() -> Vec<Test> {
         kernel: Flavour::Debug,
         ..Machine::rzg2l(Net::User)
     };
-    let on_debug = |name: &str, run: fn(&mut Bench<'_>) -> Result<()>| Test {
+    let on_debug = |name: &str, long: bool, run: fn(&mut Bench<'_>) -> Result<()>| Test {
         name: name.to_string(),
-        long: false,
+        long,
         run: Run::Guest {
             driver: Driver::Rust,
             machine: machine.clone(),
@@ -39,10 +39,10 @@ pub(crate) fn tests() -> Vec<Test> {
             long: false,
             run: Run::Host(user_mode),
         },
-        on_debug("kunit-arm64", at_insmod),
-        on_debug("debug-smoke", smoke),
-        on_debug("debug-faults-probe", faults_in_probe),
-        on_debug("debug-faults-open", faults_in_open),
+        on_debug("kunit-arm64", false, at_insmod),
+        on_debug("debug-smoke", false, smoke),
+        on_debug("debug-faults-probe", true, faults_in_probe),
+        on_debug("debug-faults-open", true, faults_in_open),
     ]
 }
 

@@ -46,6 +46,7 @@ const SMOKE: &[&str] = &[
     "down-up",
     "unbind-bind",
     "queues",
+    "mmio",
     "phc",
 ];
 
@@ -56,6 +57,7 @@ const USER: &[(&str, Function)] = &[
     }),
     ("queues", queues),
     ("queues-at-once", queues_at_once),
+    ("mmio", mmio),
     ("overrun", overrun),
     ("spurious-irq", spurious_irq),
     ("phc", phc),
@@ -132,6 +134,15 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
             add("delays", machine, delays);
         }
     }
+    tests.push(Test {
+        name: format!("{group}-mmio"),
+        long: false,
+        run: Run::Guest {
+            driver,
+            machine: Machine::rzg2l(Net::User),
+            run: mmio,
+        },
+    });
     tests
 }
 
@@ -256,6 +267,75 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
         );
     }
     bench.ping(5, 56)
+}
+
+/// Register accesses per interrupt, if each frame has one of its own: reads and writes. The stock
+/// driver's were counted in its source, ours may not grow.
+fn mmio_limits(driver: Driver, variant: &str) -> (u64, u64) {
+    match (driver, variant) {
+        (Driver::C, "gen2") => (12, 6),
+        (Driver::C, "gbeth") => (8, 6),
+        (Driver::C, "rzv2m") => (6, 6),
+        (Driver::C, _) => (4, 6),
+        (Driver::Rust, "gen3" | "gen4") => (0, 6),
+        (Driver::Rust, _) => (3, 6),
+    }
+}
+
+/// An interrupt costs no more register accesses than it must.
+fn mmio(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u64 = 300;
+    const GAP_NS: u64 = 2_000_000;
+    /// Accesses of other origin, such as the interrupt of another frame.
+    const SLACK: u64 = 30;
+    bench.up()?;
+    let variant = bench.vm.property("variant")?;
+    let (reads, writes) = mmio_limits(bench.driver, variant.as_str().unwrap_or_default());
+    // Each interrupt ends with its poll: no deferral.
+    bench.vm.ok(&format!(
+        "cd /sys/class/net/{IFACE}
+         cat gro_flush_timeout napi_defer_hard_irqs > /tmp/deferral
+         echo 0 > gro_flush_timeout; echo 0 > napi_defer_hard_irqs"
+    ))?;
+    let count = |bench: &mut Bench<'_>| -> Result<[u64; 3]> {
+        let counters = bench.vm.property("counters")?;
+        let total = |name: &str| {
+            counters[name]
+                .as_u64()
+                .with_context(|| format!("no {name}"))
+        };
+        let lines = counters["irq_edges"].as_array().context("no irq_edges")?;
+        // The last line is the PHY's.
+        let mac = lines.split_last().map_or(&[][..], |(_, mac)| mac);
+        let edges = mac.iter().filter_map(|edges| edges.as_u64()).sum();
+        Ok([
+            edges,
+            total("mmio_reads_total")?,
+            total("mmio_writes_total")?,
+        ])
+    };
+    let before = count(bench)?;
+    inject(
+        bench,
+        json!({ "len": 60, "type": EXPERIMENT, "count": COUNT, "gap_ns": GAP_NS }),
+    )?;
+    bench.vm.ok("sleep 1")?;
+    let after = count(bench)?;
+    bench.vm.ok(&format!(
+        "cd /sys/class/net/{IFACE}
+         {{ read -r timeout; read -r defer; }} < /tmp/deferral
+         echo $timeout > gro_flush_timeout; echo $defer > napi_defer_hard_irqs"
+    ))?;
+    let [edges, read, written] = [0, 1, 2].map(|i| after[i] - before[i]);
+    ensure!(
+        edges > COUNT / 10,
+        "{COUNT} frames raised only {edges} interrupts"
+    );
+    ensure!(
+        read <= edges * reads + SLACK && written <= edges * writes + SLACK,
+        "{edges} interrupts cost {read} reads and {written} writes, more than {reads} and {writes} each"
+    );
+    Ok(())
 }
 
 /// Each way to lose frames raises an error interrupt, is counted, and leaves reception going: no

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 /// How many lines of a failed step's log are shown.
 const LOG_LINES: usize = 15;
@@ -81,6 +82,18 @@ pub(crate) fn failed(log: &Path, status: ExitStatus) -> anyhow::Error {
         Some(cause) => cause.to_string(),
         None => format!("a command failed ({status})"),
     };
+    with_log(&why, log)
+}
+
+/// A command was killed because it did not come to an end.
+pub(crate) fn hangs(log: &Path, limit: Duration) -> anyhow::Error {
+    with_log(
+        &format!("a command took more than {} min", limit.as_secs() / 60),
+        log,
+    )
+}
+
+fn with_log(why: &str, log: &Path) -> anyhow::Error {
     let shown = tail(log, LOG_LINES);
     anyhow!("{why}\nlog: {}\n{}", log.display(), indent(&shown))
 }

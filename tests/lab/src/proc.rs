@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 static SCRATCH: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
+/// No single command takes longer, not even a kernel build on a busy host.
+const LIMIT: Duration = Duration::from_secs(45 * 60);
+
 /// Exit status of a shell for a command ended by SIGINT.
 const INTERRUPTED: i32 = 130;
 
@@ -156,9 +159,13 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, progress: &Progress)
     let file = append(log)?;
     command.stdout(file.try_clone()?).stderr(file);
     let mut child = Running::start(command)?;
+    let start = Instant::now();
     let status = loop {
         if let Some(status) = child.wait(Duration::from_millis(200))? {
             break status;
+        }
+        if start.elapsed() > LIMIT {
+            bail!(diagnose::hangs(log, LIMIT));
         }
         progress.say(tail(log, 1).trim_end());
     };

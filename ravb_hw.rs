@@ -993,9 +993,9 @@ impl<'bound> Regs<'bound> {
 
     /// Reads and forgets what frames were lost.
     ///
-    /// Every frame that is lost raises the interrupt anew. It would take the time that is missing to
-    /// receive frames, so it is masked until a queue has been polled to its end. Should the queue
-    /// that is unmasked meanwhile not see that, the next one will.
+    /// Every frame that is lost raises the interrupt anew. It would take the time that is missing
+    /// to receive frames, so it is masked until a queue has been polled to its end. Should the
+    /// queue that is unmasked meanwhile not see that, the next one will.
     pub(crate) fn take_losses(&self) -> Losses<impl Iterator<Item = QueueId>> {
         let io = self.io();
         let ris2 = io.read(RIS2);

@@ -93,8 +93,8 @@ impl<T: Operations> Adapter<T> {
 
     /// # Safety
     ///
-    /// Called by the core with RTNL held, for a device of type `T`, as all callbacks here; `ring` is
-    /// to be filled.
+    /// Called by the core with RTNL held, for a device of type `T`, as all callbacks here; `ring`
+    /// is to be filled.
     unsafe extern "C" fn get_ringparam(
         dev: *mut bindings::net_device,
         ring: *mut bindings::ethtool_ringparam,

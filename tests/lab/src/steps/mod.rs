@@ -55,8 +55,8 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
     Ok(())
 }
 
-/// Removes what was taken from the archive as it is; what was built from it goes when it is no longer
-/// used.
+/// Removes what was taken from the archive as it is; what was built from it goes when it is no
+/// longer used.
 pub(crate) fn forget_packages(env: &Env) -> Result<()> {
     for step in ["root", "stock", "userland"] {
         env.cache.remove_step(step)?;

@@ -78,7 +78,8 @@ fn base(env: &Env, root: &Root) -> Result<PathBuf> {
              apt-get -q source --download-only qemu/{SUITE}"
         );
         root.apt(work, &[(work.out, "/out")], &script)?;
-        let script = "make -C /out/recipe SOURCE=/out/orig BUILD=/out MODEL=/nowhere /out/build/qemu-system-aarch64";
+        let script = "make -C /out/recipe SOURCE=/out/orig BUILD=/out MODEL=/nowhere \
+                      /out/build/qemu-system-aarch64";
         work.run(&mut root.command(&[(work.out, "/out")], script))
     })
 }

@@ -22,8 +22,8 @@ pub(crate) const SUITE: &str = "trixie";
 /// Everything that is installed, by what needs it.
 const PACKAGES: &[&str] = &[
     // Kernel, C side; pahole decides about BTF and with it the layout of struct module.
-    "make gcc gcc-14-aarch64-linux-gnu libc6-dev bc bison flex libssl-dev libelf-dev pahole cpio kmod",
-    "rsync xz-utils python3 perl",
+    "make gcc gcc-14-aarch64-linux-gnu libc6-dev bc bison flex libssl-dev libelf-dev pahole cpio",
+    "kmod rsync xz-utils python3 perl",
     // Kernel, Rust side.
     "rustc rustfmt rust-clippy rust-src bindgen clang lld llvm",
     // Kernel, checkers.
@@ -46,7 +46,7 @@ const ENTER: &str = r#"
 set -e
 root=$1; shift
 mount --rbind /dev "$root/dev"
-mount -t proc proc "$root/proc"
+mount -t proc none "$root/proc"
 while [ "$1" != -- ]; do
     mkdir -p "$root$2"
     mount --rbind "$1" "$root$2"
@@ -58,12 +58,15 @@ exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/roo
 "#;
 
 /// Sources beyond those mmdebstrap wrote: backports, the source packages, and arm64.
-const ADD_SOURCES: &str = r#"
-sed -n "s/^deb \(\[[^]]*\] \)\?\([^ ]*\) $1 main.*/deb \1\2 $1-backports main\ndeb-src \1\2 $1 main/p" \
+const ADD_SOURCES: &str = concat!(
+    r#"
+sed -n "s/^deb \(\[[^]]*\] \)\?\([^ ]*\) $1 main.*"#,
+    r#"/deb \1\2 $1-backports main\ndeb-src \1\2 $1 main/p" \
     /etc/apt/sources.list > /etc/apt/sources.list.d/lab.list
 grep -q . /etc/apt/sources.list.d/lab.list
 dpkg --add-architecture arm64
-"#;
+"#
+);
 
 /// What of the host's apt configuration says how to reach the archive.
 const APT_NETWORK: &[&str] = &[

@@ -352,7 +352,7 @@ fn tree(env: &Env, log: &Path) -> Result<()> {
     let mut count = 0;
     let machine = machine(&env.project);
     // In pieces, lest it be taken for this file's own.
-    let licence = ["SPDX-", "License-Identifier: GPL-2.0"].concat();
+    let licence = ["SPD", "X-License-Identifier: GPL-2.0"].concat();
     for file in files(env)? {
         let name = file.to_string_lossy();
         let Ok(text) = fs::read_to_string(env.project.join(&file)) else {

@@ -50,12 +50,55 @@ const KNOWN_OF_C: &[&str] = &[
     "wrong-mode-write",
 ];
 
+/// Faults of the kernel itself, which no driver can avoid: the words of the complaint, and
+/// functions in the trace that follows it.
+const KNOWN_OF_KERNEL: &[(&str, &[&str])] = &[
+    // A page pool's table of mappings is allocated from with bottom halves off, by a caller that
+    // may sleep, but is not marked as one whose lock turns them off. It shows where memory is
+    // short: XA_FLAGS_LOCK_BH is missing in page_pool_init().
+    (
+        "sleeping function called from invalid context",
+        &["__xas_nomem", "page_pool_dma_map"],
+    ),
+];
+
+/// The last line of a trace of a task on arm64.
+const TRACE_END: &str = " el0t_64_sync+";
+
+/// How many lines after a complaint belong to it, at most.
+const TRACE_LINES: usize = 80;
+
 /// Lines of `log` that complain.
 pub(crate) fn complaints(log: &str) -> Vec<String> {
-    log.lines()
-        .filter(|line| COMPLAINTS.iter().any(|pattern| line.contains(pattern)))
-        .map(str::to_string)
-        .collect()
+    let lines: Vec<&str> = log.lines().collect();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let rest = &lines[at..];
+        if let Some(length) = known(rest) {
+            at += length;
+            continue;
+        }
+        if COMPLAINTS.iter().any(|pattern| rest[0].contains(pattern)) {
+            found.push(rest[0].to_string());
+        }
+        at += 1;
+    }
+    found
+}
+
+/// How many of the lines are a known fault of the kernel's, if they begin with one.
+fn known(lines: &[&str]) -> Option<usize> {
+    let (_, functions) = KNOWN_OF_KERNEL
+        .iter()
+        .find(|(words, _)| lines[0].contains(words))?;
+    let lines = &lines[..lines.len().min(TRACE_LINES)];
+    let end = lines.iter().position(|line| line.contains(TRACE_END))?;
+    let named = |function: &&str| {
+        let name = format!(" {function}+");
+        lines[..end].iter().any(|line| line.contains(&name))
+    };
+    functions.iter().all(named).then_some(end + 1)
 }
 
 /// What a test on a machine works with.
@@ -427,6 +470,23 @@ mod unit {
         let log = "[    1.0] ravb: probed\n[    2.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c\n";
         assert_eq!(complaints(log).len(), 1);
         assert!(complaints("[    1.0] eth0: Link is Up\n").is_empty());
+    }
+
+    #[test]
+    fn only_known_faults_of_the_kernel_are_passed_over() {
+        let splat = |function: &str| {
+            format!(
+                "[ 1.0] BUG: sleeping function called from invalid context at mm.h:322\n\
+                 [ 1.0] Call trace:\n[ 1.0]  __xas_nomem+0x1bc/0x228\n\
+                 [ 1.0]  {function}+0x34c/0x478\n[ 1.0]  el0t_64_sync+0x154/0x158\n"
+            )
+        };
+        let known = splat("page_pool_dma_map");
+        assert!(complaints(&known).is_empty());
+        assert_eq!(complaints(&splat("ravb_open")).len(), 2);
+        // What follows a known one counts, and a trace without an end is none.
+        assert_eq!(complaints(&format!("{known}[ 2.0] WARNING: x\n")).len(), 1);
+        assert_eq!(complaints(known.rsplit_once(" el0t").unwrap().0).len(), 2);
     }
 
     #[test]

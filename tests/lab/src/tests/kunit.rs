@@ -127,11 +127,15 @@ fn faults_in_probe(bench: &mut Bench<'_>) -> Result<()> {
 /// Open fails at each of its allocations in turn, and works afterwards.
 fn faults_in_open(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
-    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    // Short rings: a buffer that cannot be allocated is like the next one.
+    bench.vm.ok(&format!(
+        "ip link set {IFACE} down && ethtool -G {IFACE} rx 64 tx 64"
+    ))?;
     // As `ip link set up` and `down`, but by the shell itself, whose allocations it is that fail.
     let flags = format!("/sys/class/net/{IFACE}/flags");
     let once = format!("echo 0x1003 > {flags}");
     fail_each(bench, &once, &format!("echo 0x1002 > {flags}"))?;
+    bench.vm.ok(&format!("ethtool -G {IFACE} rx 1024 tx 256"))?;
     bench.up()?;
     bench.ping(5, 56)
 }

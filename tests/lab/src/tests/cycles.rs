@@ -34,8 +34,9 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// Memory a run may leave in use, in KiB: caches of the kernel, and sockets that were closed with
-/// data in them. Free memory was seen to vary by 12 MiB between runs of 25 cycles that leak nothing.
-/// A receive ring has 2 MiB of buffers, so losing one per cycle takes 40 MiB in 20 cycles and shows.
+/// data in them. Free memory was seen to vary by 12 MiB between runs of 25 cycles that leak
+/// nothing. A receive ring has 2 MiB of buffers, so losing one per cycle takes 40 MiB in 20 cycles
+/// and shows.
 const SLACK_KIB: u64 = 24 * 1024;
 
 /// Rounds before memory is measured first: they fill the kernel's caches.

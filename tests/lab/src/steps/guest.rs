@@ -44,6 +44,12 @@ const MODULES: &[&str] = &[
     "dummy",
 ];
 
+/// The same, where the kernel has them: one that is made for a purpose may not.
+const MODULES_IF_ANY: &[&str] = &["bridge", "netconsole", "pktgen"];
+
+/// The kernel module of `tests/guest`, by the name of its directory.
+const OWN_MODULE: &str = "lab_tx";
+
 /// Parts of packages that no test needs.
 const DROPPED: &[&str] = &[
     "usr/share/doc",
@@ -85,6 +91,7 @@ pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<Guest> {
     let key = Key::new("guest", VERSION)
         .text(&base.to_string_lossy())
         .text(&MODULES.join(" "))
+        .text(&MODULES_IF_ANY.join(" "))
         .text(&kernel.id)
         .files(&scripts, &files_below(std::slice::from_ref(&scripts)))?
         .finish();
@@ -128,6 +135,7 @@ fn base(env: &Env) -> Result<PathBuf> {
 fn build(root: &Root, kernel: &Kernel, base: &Path, scripts: &Path, work: &Work<'_>) -> Result<()> {
     let tree = work.out.join("tree");
     install_modules(root, kernel, &tree, work)?;
+    let module = build_module(kernel, &scripts.join(OWN_MODULE), work)?;
 
     let mut archive = Archive::new(BufWriter::new(File::create(work.out.join("guest.cpio"))?));
     for dir in [
@@ -157,13 +165,33 @@ fn build(root: &Root, kernel: &Kernel, base: &Path, scripts: &Path, work: &Work<
     archive.tree(&tree)?;
     archive.dir("lab")?;
     for script in files_below(&[scripts.to_path_buf()]) {
-        let name = script.strip_prefix(scripts)?.to_string_lossy().into_owned();
-        archive.file(&format!("lab/{name}"), 0o755, &fs::read(&script)?)?;
+        let name = script.strip_prefix(scripts)?;
+        if !name.starts_with(OWN_MODULE) {
+            archive.file(
+                &format!("lab/{}", name.display()),
+                0o755,
+                &fs::read(&script)?,
+            )?;
+        }
     }
+    archive.file(&format!("lab/{OWN_MODULE}.ko"), 0o644, &module)?;
     archive.link("init", "lab/init")?;
     archive.finish()?;
     fs::remove_dir_all(&tree)?;
     Ok(())
+}
+
+/// Builds the module whose sources are in `from`, for the kernel it will be loaded into.
+fn build_module(kernel: &Kernel, from: &Path, work: &Work<'_>) -> Result<Vec<u8>> {
+    let dir = work.out.join(OWN_MODULE);
+    fs::create_dir(&dir)?;
+    for file in files_below(&[from.to_path_buf()]) {
+        fs::copy(&file, dir.join(file.strip_prefix(from)?))?;
+    }
+    work.run(&mut kernel.make(&dir, "modules"))?;
+    let module = fs::read(dir.join(format!("{OWN_MODULE}.ko")))?;
+    fs::remove_dir_all(&dir)?;
+    Ok(module)
 }
 
 /// Installs the wanted modules and what they depend on, uncompressed, with a module index.
@@ -177,7 +205,11 @@ fn install_modules(root: &Root, kernel: &Kernel, tree: &Path, work: &Work<'_>) -
     let builtin = read("modules.builtin").unwrap_or_default();
     fs::write(to.join("modules.builtin"), &builtin)?;
     fs::write(to.join("modules.order"), "")?;
-    for file in closure(&index, &builtin, MODULES)? {
+    let mut files = closure(&index, &builtin, MODULES)?;
+    for module in MODULES_IF_ANY {
+        files.extend(closure(&index, &builtin, &[module]).unwrap_or_default());
+    }
+    for file in files {
         let target = to.join(file.trim_end_matches(".xz"));
         if let Some(dir) = target.parent() {
             fs::create_dir_all(dir)?;

@@ -11,6 +11,7 @@ mod cycles;
 mod functional;
 mod host;
 mod kunit;
+mod tx;
 mod variants;
 
 use crate::check::Bench;
@@ -106,5 +107,6 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(functional::variations());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());
+    tests.extend(tx::tests());
     tests
 }

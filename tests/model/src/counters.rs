@@ -17,6 +17,11 @@ pub fn queue_name(dbat_index: usize) -> String {
     }
 }
 
+/// The queue with this name.
+pub fn queue_index(name: &str) -> Option<usize> {
+    (0..QUEUES).find(|index| queue_name(*index) == name)
+}
+
 /// Loads and stores by the device, or by CPUs, on the descriptors of one queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DescriptorAccesses {

@@ -11,6 +11,8 @@
 //! | `type` | Ethernet type | 0x88b5 |
 //! | `fill` | value of every payload byte, or "ramp" | 0 |
 //! | `msc` | MAC status code, instead of what the MAC finds |  |
+//! | `truncated` | true: the device says that it cut the frame short | false |
+//! | `stored` | how many bytes reach memory, instead of frame and trailer |  |
 //! | `bad_fcs` | true: the FCS does not match | false |
 //! | `filter` | false: pass the address filter | true |
 //! | `count` | number of frames | 1 |
@@ -110,8 +112,20 @@ impl Model {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let object = value.as_object().ok_or("not a JSON object")?;
         const KEYS: &[&str] = &[
-            "hex", "len", "da", "sa", "type", "fill", "msc", "bad_fcs", "filter", "count",
-            "gap_ns", "seq_at",
+            "hex",
+            "len",
+            "da",
+            "sa",
+            "type",
+            "fill",
+            "msc",
+            "truncated",
+            "stored",
+            "bad_fcs",
+            "filter",
+            "count",
+            "gap_ns",
+            "seq_at",
         ];
         if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(format!("{key}: unknown key"));
@@ -119,6 +133,8 @@ impl Model {
         let frame: std::rc::Rc<[u8]> = self.injected_frame(object)?.into();
         let status = number(object, "msc")?.map(u8::try_from).transpose();
         let status = status.map_err(|_| "msc: more than a byte")?;
+        let truncated = flag(object, "truncated", false)?;
+        let stored = number(object, "stored")?.map(|bytes| bytes as usize);
         let bad_fcs = flag(object, "bad_fcs", false)?;
         let unfiltered = !flag(object, "filter", true)?;
         let gap = number(object, "gap_ns")?.unwrap_or(0);
@@ -134,6 +150,8 @@ impl Model {
                 at: 0,
                 frame: frame.clone(),
                 status,
+                truncated,
+                stored,
                 bad_fcs,
                 unfiltered,
                 sequence: sequence_at.map(|at| (at as usize, i as u32)),

@@ -430,6 +430,16 @@ pub static TABLE: &[Property] = &[
     }),
     result!("registers", "JSON: every register by name; as stored, which reading may not show",
             |m| m.regs.json().to_string()),
+    action!("walk", "Name of a queue: look along its ring, for the property ring", |m, h, text| {
+        let queue = crate::counters::queue_index(text);
+        m.walk_ring(h, queue.ok_or_else(|| format!("{text:?}: no such queue"))?)
+    }),
+    result!("ring", "JSON: type and pointer of each descriptor, as the last walk found them", |m| {
+        let descriptors = m.watch.walked.iter();
+        let list: Vec<_> =
+            descriptors.map(|d| json!([format!("{:?}", d.kind()), d.pointer()])).collect();
+        json!(list).to_string()
+    }),
     result!("state", "JSON: mode, clock, reset, link, queues", |m| {
         let queues: Vec<_> = m.queues().map(|queue| json!({
             "queue": crate::counters::queue_name(queue),

@@ -44,6 +44,8 @@ pub(crate) struct Watch {
     shadow: Vec<Vec<u8>>,
     /// Receive descriptors as they were when they were handed over (property `eager-fetch`).
     prefetched: HashMap<u64, [u8; 8]>,
+    /// What the last walk along a ring found (property `ring`).
+    pub(crate) walked: Vec<Descriptor>,
 }
 
 impl Watch {
@@ -149,6 +151,21 @@ impl Model {
             end: last + stride,
             stride,
         })
+    }
+
+    /// Property `walk`: reads the ring of a queue as it is in memory, without its link.
+    pub(crate) fn walk_ring(&mut self, h: &mut dyn Host, queue: usize) -> Result<(), String> {
+        let ring = self.watch.rings.iter().find(|ring| ring.queue == queue);
+        let ring = *ring.ok_or("the queue has no ring")?;
+        let mut walked = Vec::new();
+        for addr in (ring.start..ring.end - ring.stride).step_by(ring.stride as usize) {
+            let mut bytes = [0; ENTRY as usize];
+            h.dma_read(addr, &mut bytes)
+                .map_err(|_| format!("no memory at {addr:#x}"))?;
+            walked.push(Descriptor { addr, bytes });
+        }
+        self.watch.walked = walked;
+        Ok(())
     }
 
     /// Rule check: no data buffer may overlap the descriptors.

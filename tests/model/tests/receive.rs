@@ -311,6 +311,33 @@ fn any_status_can_be_injected() {
 }
 
 #[test]
+fn truncation_and_short_stores_can_be_injected() {
+    let mut m = running();
+    m.set("inject", r#"{"len": 64, "truncated": true}"#);
+    m.set("inject", r#"{"len": 64, "stored": 0}"#);
+    m.set("inject", r#"{"len": 64, "stored": 3}"#);
+    m.run(SETTLE);
+    assert_eq!(seen(&m, rx(0)), (68 | TR, 0, FSINGLE));
+    assert_eq!(seen(&m, rx(1)), (0, 0, FSINGLE));
+    assert_eq!(seen(&m, rx(2)), (3, 0, FSINGLE));
+}
+
+#[test]
+fn rings_can_be_walked() {
+    let mut m = running();
+    receive(&mut m, &frame(100));
+    m.set("walk", "rx0");
+    let ring = m.json("ring");
+    let list = ring.as_array().unwrap();
+    // The link at the end is not a slot.
+    assert_eq!(list.len() as u64, RING);
+    assert_eq!(list[0], serde_json::json!(["Single", rx_buffer(0)]));
+    assert_eq!(list[7], serde_json::json!(["Empty", rx_buffer(7)]));
+    assert!(m.model.set(&mut m.host, "walk", "rx1").is_err());
+    assert!(m.model.set(&mut m.host, "walk", "nonsense").is_err());
+}
+
+#[test]
 fn jumbo_frames() {
     let mut m = running();
     let frame = frame(8192);

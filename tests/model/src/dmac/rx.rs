@@ -24,6 +24,10 @@ pub(crate) struct Arrival {
     pub(crate) frame: Rc<[u8]>,
     /// Replaces the MAC's own verdict (injection).
     pub(crate) status: Option<u8>,
+    /// Marked as cut short, whatever its length (injection).
+    pub(crate) truncated: bool,
+    /// How many bytes reach memory, instead of frame and trailer (injection).
+    pub(crate) stored: Option<usize>,
     /// The FCS does not match.
     pub(crate) bad_fcs: bool,
     /// Passes whatever the address filter says (injection).
@@ -41,6 +45,8 @@ impl Arrival {
             at: 0,
             frame: frame.into(),
             status: None,
+            truncated: false,
+            stored: None,
             bad_fcs: false,
             unfiltered: false,
             sequence: None,
@@ -242,18 +248,20 @@ impl Model {
         let limit = self.regs.get(reg::RFLR).max(1518) as usize - crate::emac::FCS;
         frame.truncate(limit);
         let start = t.saturating_sub(self.after_start(arrival.frame.len()));
-        self.take_in(&frame, start, arrival.status.unwrap_or(seen));
+        self.take_in(&frame, start, arrival.status.unwrap_or(seen), &arrival);
     }
 
     /// CCC.LBME: a frame turns round inside the DMAC (A: as received, without the filter).
     pub(super) fn loop_back(&mut self, h: &mut dyn Host, t: u64, frame: &[u8]) {
         let multicast = frame.first().is_some_and(|byte| byte & 1 != 0);
-        self.take_in(frame, t, if multicast { msc::MULTICAST } else { 0 });
+        let status = if multicast { msc::MULTICAST } else { 0 };
+        self.take_in(frame, t, status, &Arrival::plain(frame));
         self.store_frames(h, t);
     }
 
-    /// From the MAC into the FIFO. The frame began at virtual time `start`.
-    fn take_in(&mut self, frame: &[u8], start: u64, status: u8) {
+    /// From the MAC into the FIFO. The frame began at virtual time `start`; it is what the MAC made
+    /// of `arrival`.
+    fn take_in(&mut self, frame: &[u8], start: u64, status: u8, arrival: &Arrival) {
         let error = status & msc::ERRORS != 0;
         let effs = self.variant.error_frames && self.regs.get(reg::RCR) & bit::RCR_EFFS != 0;
         if error && !effs && !self.settings.deliver_errors {
@@ -268,10 +276,11 @@ impl Model {
         } else {
             rtc >> 16
         } & self.variant.mfl_mask;
-        let truncated = frame.len() > mfl as usize;
+        let truncated = arrival.truncated || frame.len() > mfl as usize;
         let mut data = frame[..frame.len().min(mfl as usize)].to_vec();
         let frame_len = data.len();
         data.extend(self.trailer(frame));
+        data.resize(arrival.stored.unwrap_or(data.len()), 0);
         if self.dmac.rx.fifo_bytes() + data.len() > self.settings.rx_fifo as usize {
             self.regs.raise(reg::RIS2, bit::RIS2_RFFF);
             self.counters.drops.fifo += 1;

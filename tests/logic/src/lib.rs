@@ -19,6 +19,9 @@ mod ravb_frame;
 mod receive;
 
 #[cfg(test)]
+mod checksum;
+
+#[cfg(test)]
 mod random;
 
 #[cfg(test)]

@@ -175,7 +175,10 @@ impl Model {
     /// What the MAC makes of a frame on its way out: checksums, then padding.
     pub(crate) fn prepare_transmit(&mut self, frame: &mut Vec<u8>) {
         if self.variant.toe {
-            toe::transmit(frame, self.regs.get(reg::CSR1));
+            let csr1 = self.regs.get(reg::CSR1);
+            if self.settings.toe_tx_every_frame || toe::is_left_to_engine(frame, csr1) {
+                toe::transmit(frame, csr1);
+            }
         }
         if self.regs.get(reg::ECMR) & bit::ECMR_DPAD == 0 && frame.len() < MIN_FRAME {
             frame.resize(MIN_FRAME, 0);

@@ -19,6 +19,8 @@ pub(crate) struct Faults {
     pub(crate) spurious_irq: bool,
     /// What the AVB_LINK pin shows.
     pub(crate) link_pin: LinkPin,
+    /// A doorbell returns after the frames have been sent.
+    pub(crate) tx_at_once: bool,
     /// Time from the end of a frame to its first write-back.
     pub(crate) tx_completion_ns: u64,
     /// Time between the write-backs of the parts of one frame.

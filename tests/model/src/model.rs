@@ -38,8 +38,10 @@ pub(crate) struct Settings {
     pub(crate) timestamp_fifo: u32,
     pub(crate) timestamp_fifo_keeps_new: bool,
     pub(crate) toe_trailer_always: bool,
+    pub(crate) toe_tx_every_frame: bool,
     pub(crate) toe_blocks_config: bool,
     pub(crate) watch: bool,
+    pub(crate) check_tx_buffers: bool,
     pub(crate) eager_fetch: bool,
     pub(crate) trace: bool,
 }
@@ -66,8 +68,10 @@ impl Default for Settings {
             timestamp_fifo: 7,
             timestamp_fifo_keeps_new: false,
             toe_trailer_always: true,
+            toe_tx_every_frame: true,
             toe_blocks_config: true,
             watch: false,
+            check_tx_buffers: false,
             eager_fetch: false,
             trace: false,
         }

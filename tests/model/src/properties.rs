@@ -251,6 +251,9 @@ pub static TABLE: &[Property] = &[
           "Error frames reach memory although RCR.EFFS is 0 or does not exist (A)"),
     flag!("toe-trailer-always", true, settings.toe_trailer_always,
           "Received frames carry the checksum trailer even if CSR2 is 0 (A)"),
+    flag!("toe-tx-every-frame", true, settings.toe_tx_every_frame,
+          "The engine sums up every frame it knows (K-ml), instead of those that have the sum of \
+           the pseudo header in their checksum field (A)"),
     flag!("toe-blocks-config", true, settings.toe_blocks_config,
           "OPERATION is left only while CSR0.TPE and CSR0.RPE are set (K-ml)"),
     flag!("control-frames-ptp-only", true, settings.control_frames_ptp_only,
@@ -396,6 +399,8 @@ pub static TABLE: &[Property] = &[
     flag!("toe-stuck", true, faults.toe_stuck, "CSR0.TPE and CSR0.RPE never read 0"),
     flag!("spurious-irq", true, faults.spurious_irq,
           "The first interrupt line is high without a status bit, even with the clock off"),
+    flag!("tx-at-once", true, faults.tx_at_once,
+          "A doorbell returns after the frames have been sent, as if fetch and wire took no time"),
     number!("tx-completion-ns", true, faults.tx_completion_ns, parse_number,
             "Time from the end of a sent frame to its first write-back"),
     number!("tx-part-ns", true, faults.tx_part_ns, parse_number,
@@ -411,6 +416,8 @@ pub static TABLE: &[Property] = &[
     // Observation.
     flag!("watch", true, settings.watch,
           "Watch what CPUs do with the descriptors; takes effect on entering OPERATION"),
+    flag!("check-tx-buffers", true, settings.check_tx_buffers,
+          "Look at the data of a sent frame again when its descriptors are given back"),
     flag!("eager-fetch", true, settings.eager_fetch,
           "The engine looks at the descriptors after each watched store"),
     flag!("trace", true, settings.trace, "Log every register access"),

@@ -58,6 +58,9 @@ rules! {
     TxZeroLength = "tx-zero-length",
     /// A frame is longer than the transmitter takes (K-ml); the device freezes.
     TxTooLong = "tx-too-long",
+    /// Data to be sent changed before its descriptor was given back: the buffer was freed too early
+    /// (seen where the property `check-tx-buffers` is on).
+    TxBufferChanged = "tx-buffer-changed",
     /// FSTART, FMID and FEND are out of order (K-ml); the queue stops with an error.
     TxSequence = "tx-sequence",
     /// A descriptor has a reserved type (K-gen2).

@@ -268,6 +268,16 @@ pub fn receive(frame: &[u8], csr2: u32) -> RxResult {
     RxResult { ip, l4 }
 }
 
+/// Whether the checksum field of a frame holds the sum of the pseudo header: a network stack leaves
+/// it there where it leaves the rest to the device.
+pub fn is_left_to_engine(frame: &[u8], csr1: u32) -> bool {
+    let segment = parse(frame, csr1).and_then(|parsed| parsed.segment);
+    segment.is_some_and(|s| {
+        let field = be16(frame, s.start + s.field);
+        field.is_some_and(|field| u32::from(field) == s.pseudo)
+    })
+}
+
 /// Recomputes the checksums of a frame about to be sent, as CSR1 asks. The engine looks at every
 /// frame, whether or not the network stack wanted it (K-ml). Returns whether it wrote one.
 pub fn transmit(frame: &mut [u8], csr1: u32) -> bool {
@@ -439,6 +449,17 @@ mod tests {
             assert_eq!(f, bad);
             assert_eq!(receive(&f, csr::ALL).l4, NOT_CHECKED);
         }
+    }
+
+    #[test]
+    fn what_is_left_to_the_engine_shows() {
+        let mut f = udp4();
+        assert!(!is_left_to_engine(&f, csr::ALL));
+        // c0a8+1+c0a8+2+11+b = 1_816f -> 8170
+        f[40..42].copy_from_slice(&[0x81, 0x70]);
+        assert!(is_left_to_engine(&f, csr::ALL));
+        assert!(is_left_to_engine(&with_tag(&f, 0x8100), csr::ALL));
+        assert!(!is_left_to_engine(&with_tag(&f, 0x88a8), csr::ALL));
     }
 
     #[test]

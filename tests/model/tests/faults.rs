@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use ravb_model::regs::{bit, reg};
+use ravb_model::rules::Rule;
 
 #[test]
 fn transmission_held() {
@@ -136,4 +137,85 @@ fn the_link_pin() {
     m.set("cable", "off");
     assert_eq!(m.read(reg::PSR), 0);
     assert_eq!(m.read(reg::ECSR) & bit::ECSR_LCHNG, bit::ECSR_LCHNG);
+}
+
+#[test]
+fn frames_are_sent_inside_the_doorbell() {
+    let mut m = running();
+    m.set("tx-at-once", "on");
+    for n in 0..3 {
+        queue_tx(&mut m, n, &frame(100 + n as usize));
+    }
+    doorbell(&mut m);
+    // No time has passed.
+    assert_eq!(m.host.sent.len(), 3);
+    assert_eq!(seen(&m, tx(2)).2, FEMPTY);
+    assert_eq!(m.read(reg::TCCR), 0);
+    assert_eq!(m.read(reg::TIS) & 1, 1);
+    assert!(m.host.lines[0]);
+    assert_clean(&m);
+
+    // The write-back can still be late.
+    m.set("tx-completion-ns", "10000");
+    queue_tx(&mut m, 3, &frame(60));
+    doorbell(&mut m);
+    assert_eq!(m.host.sent.len(), 4);
+    assert_eq!(seen(&m, tx(3)).2, FSINGLE);
+    m.run(10_000);
+    assert_eq!(seen(&m, tx(3)).2, FEMPTY);
+}
+
+#[test]
+fn data_must_stay_until_it_is_given_back() {
+    let mut m = running();
+    m.set("check-tx-buffers", "on");
+    m.set("tx-part-ns", "50000");
+    let parts = |m: &mut ravb_model::testing::Machine| {
+        m.host.store(TX_BUFFERS, &frame(200));
+        put(m, tx(0), 100, FSTART, TX_BUFFERS);
+        put(m, tx(1), 100, FEND, TX_BUFFERS + 100);
+        doorbell(m);
+        m.run(5_000);
+        assert_eq!([seen(m, tx(0)).2, seen(m, tx(1)).2], [FEMPTY, FEND]);
+    };
+    // The part that is back may change.
+    parts(&mut m);
+    m.host.store(TX_BUFFERS, &[0xff; 100]);
+    m.run(SETTLE);
+    assert_clean(&m);
+
+    let mut m = running();
+    m.set("check-tx-buffers", "on");
+    m.set("tx-part-ns", "50000");
+    parts(&mut m);
+    m.host.store(TX_BUFFERS + 150, &[0xff]);
+    m.run(SETTLE);
+    assert_eq!(m.model.violations(Rule::TxBufferChanged), 1);
+    // What was sent had been read before.
+    assert_eq!(m.host.sent[0].1, frame(200));
+}
+
+#[test]
+fn an_engine_may_do_only_what_it_is_asked_to() {
+    let mut m = running();
+    // UDP over IPv4 with a wrong checksum.
+    let mut udp = vec![2; 12];
+    udp.extend([
+        0x08, 0x00, 0x45, 0, 0, 31, 0x12, 0x34, 0x40, 0, 64, 17, 0xa7, 0x46,
+    ]);
+    udp.extend([192, 168, 0, 1, 192, 168, 0, 2]);
+    udp.extend([0x12, 0x34, 0, 53, 0, 11, 0xff, 0xee]);
+    udp.extend(*b"abc");
+    let sent = |m: &mut ravb_model::testing::Machine, slot, frame: &[u8]| {
+        queue_tx(m, slot, frame);
+        doorbell(m);
+        m.run(SETTLE);
+        m.host.sent[slot as usize].1[40..42].to_vec()
+    };
+    assert_eq!(sent(&mut m, 0, &udp), [0xa7, 0xb8]);
+    m.set("toe-tx-every-frame", "off");
+    assert_eq!(sent(&mut m, 1, &udp), [0xff, 0xee]);
+    // The sum of the pseudo header asks for it.
+    udp[40..42].copy_from_slice(&[0x81, 0x70]);
+    assert_eq!(sent(&mut m, 2, &udp), [0xa7, 0xb8]);
 }

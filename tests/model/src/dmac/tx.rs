@@ -15,10 +15,12 @@ use crate::variant::MAX_TX_QUEUES;
 const EAGER_FRAMES: usize = 16;
 
 /// A descriptor to be written back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Part {
     addr: u64,
     interrupt: u8,
+    /// Where its data is, and what was read there (property `check-tx-buffers`).
+    buffer: Option<(u64, Vec<u8>)>,
 }
 
 /// A frame on its way out.
@@ -182,10 +184,15 @@ impl Model {
             if self.settings.qef_doorbell_restarts {
                 self.dmac.tx.queues[q].halted = false;
             }
-            if self.dmac.tx.fetch_at.is_none() {
-                let wait = self.settings.tx_fetch_ns.max(1);
-                self.dmac.tx.fetch_at = Some(now.saturating_add(wait));
-            }
+            let wait = match self.faults.tx_at_once {
+                true => 0,
+                false => self.settings.tx_fetch_ns.max(1),
+            };
+            let at = now.saturating_add(wait);
+            self.dmac.tx.fetch_at = Some(self.dmac.tx.fetch_at.map_or(at, |old| old.min(at)));
+        }
+        while self.faults.tx_at_once && self.tx_deadline() <= now {
+            self.run_tx(h, now);
         }
     }
 
@@ -222,7 +229,10 @@ impl Model {
         if !self.full_duplex() {
             start = start.max(self.dmac.rx.wire_free) + self.collisions();
         }
-        let end = start.saturating_add(self.wire_time(out.frame.len()));
+        let end = match self.faults.tx_at_once {
+            true => start,
+            false => start.saturating_add(self.wire_time(out.frame.len())),
+        };
         self.dmac.tx.wire_free = end;
         self.dmac.tx.on_wire = Some((end, out));
     }
@@ -301,6 +311,7 @@ impl Model {
             let done = out.parts.is_empty();
             *at = at.saturating_add(gap);
             if let Some(part) = part {
+                self.check_unchanged(h, &part);
                 if self.store_type(h, queue, part.addr, Kind::Empty).is_err() {
                     self.queue_error(h, queue, QueueError::WriteDescriptor);
                 }
@@ -315,6 +326,22 @@ impl Model {
                     self.counters.frames_coalesced += 1;
                 }
             }
+        }
+    }
+
+    /// Rule check: until its descriptor is given back, a buffer is the device's.
+    fn check_unchanged(&mut self, h: &mut dyn Host, part: &Part) {
+        let Some((addr, data)) = &part.buffer else {
+            return;
+        };
+        let mut now = vec![0; data.len()];
+        if h.dma_read(*addr, &mut now).is_err() || now != *data {
+            let detail = format!(
+                "{} bytes at {addr:#x}, descriptor {:#x}",
+                data.len(),
+                part.addr
+            );
+            self.broken(h, Rule::TxBufferChanged, &detail);
         }
     }
 
@@ -411,12 +438,15 @@ impl Model {
                 self.broken(h, Rule::TxSequence, &detail);
                 return Fetched::Halt(Some(QueueError::Interpret));
             }
+            let start = frame.len();
             if let Err(halt) = self.gather(h, &descriptor, &mut frame) {
                 return halt;
             }
+            let kept = self.settings.check_tx_buffers;
             parts.push_back(Part {
                 addr: descriptor.addr,
                 interrupt: descriptor.interrupt(),
+                buffer: kept.then(|| (descriptor.pointer(), frame[start..].to_vec())),
             });
             tag = descriptor.timestamp_tag().or(tag);
             addr = self.successor(q, &descriptor);

@@ -2,6 +2,7 @@
 //! Transmission: what leaves is what was asked for, however it lies in memory, whatever the device
 //! does meanwhile, and at what cost.
 
+mod checksum;
 mod packet;
 mod payload;
 
@@ -58,6 +59,21 @@ fn ours() -> Vec<Line> {
         line("payload-gen3", false, frames("gen3"), payload::pairwise),
         line("shared", false, frames("gbeth"), payload::shared),
         line("shared-gen3", false, frames("gen3"), payload::shared),
+        line("checksum", false, frames("gbeth"), checksum::right),
+        line(
+            "checksum-software",
+            false,
+            frames("gbeth"),
+            checksum::software,
+        ),
+        line("checksum-wrong", false, frames("gbeth"), checksum::wrong),
+        line("checksum-gen3", false, frames("gen3"), checksum::few_right),
+        line(
+            "checksum-wrong-gen3",
+            false,
+            frames("gen3"),
+            checksum::wrong_stays,
+        ),
         line("payload-wide", true, frames("gbeth"), payload::wide),
         line("payload-wide-gen3", true, frames("gen3"), payload::wide),
     ]

@@ -37,6 +37,12 @@ mod kind {
 const KIND_SHIFT: u32 = 28;
 /// The size of the data in the first word.
 const SIZE_MASK: u32 = 0xfff;
+/// The frame was longer than the truncation length.
+const TRUNCATED: u32 = 1 << 12;
+/// The ring ended within the frame.
+const INCOMPLETE: u32 = 1 << 13;
+/// Where the status of the MAC begins in the first word.
+const MAC_SHIFT: u32 = 16;
 
 /// The part of a frame that a descriptor holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +117,16 @@ impl RxWord {
         }
     }
 
+    /// Whether the descriptor holds a whole frame that nothing is wrong with, as nearly all do: one
+    /// comparison in place of [`RxWord::part`] and [`RxStatus::error`].
+    #[inline]
+    pub(crate) const fn is_good_frame(self) -> bool {
+        const MASK: u32 =
+            0xf << KIND_SHIFT | (RxStatus::ERRORS as u32) << MAC_SHIFT | TRUNCATED | INCOMPLETE;
+
+        self.0 & MASK == kind::FSINGLE << KIND_SHIFT
+    }
+
     /// How many bytes were stored.
     pub(crate) const fn size(self) -> u32 {
         self.0 & SIZE_MASK
@@ -119,9 +135,9 @@ impl RxWord {
     /// The status of the frame, valid in its last descriptor.
     pub(crate) const fn status(self) -> RxStatus {
         RxStatus {
-            mac: (self.0 >> 16) as u8,
-            truncated: self.0 & 1 << 12 != 0,
-            incomplete: self.0 & 1 << 13 != 0,
+            mac: (self.0 >> MAC_SHIFT) as u8,
+            truncated: self.0 & TRUNCATED != 0,
+            incomplete: self.0 & INCOMPLETE != 0,
         }
     }
 }
@@ -145,6 +161,9 @@ impl RxStatus {
     const FRACTION: u8 = 0x10;
     const EXTENSION: u8 = 0x40;
     const MULTICAST: u8 = 0x80;
+    /// All that is wrong with a frame.
+    const ERRORS: u8 =
+        Self::CRC | Self::FRAME | Self::SHORT | Self::LONG | Self::FRACTION | Self::EXTENSION;
 
     /// What the MAC found wrong with the frame, and has counters for.
     pub(crate) const fn mac_error(self) -> Option<RxError> {
@@ -264,6 +283,23 @@ mod tests {
             assert_eq!(status.error(), error);
             assert_eq!(status.is_multicast(), multicast);
             assert_eq!(RxWord(word).size(), 60);
+            assert_eq!(RxWord(word).is_good_frame(), error.is_none());
+        }
+    }
+
+    #[test]
+    fn a_good_frame_is_what_part_and_status_say() {
+        for upper in 0..=u16::MAX {
+            let word = RxWord(u32::from(upper) << 16 | 60);
+            for word in [
+                word,
+                RxWord(word.0 | TRUNCATED),
+                RxWord(word.0 | INCOMPLETE),
+            ] {
+                let single = matches!(word.part(), Some(Part::Single));
+                let good = single && word.status().error().is_none();
+                assert_eq!(word.is_good_frame(), good);
+            }
         }
     }
 }

@@ -31,7 +31,10 @@ use crate::{
     ravb_link::EmacLock,
     ravb_rx::RxQueue,
     ravb_stats::DeviceStats,
-    ravb_tx::TxReclaim,
+    ravb_tx::{
+        self,
+        TxReclaimLock, //
+    },
     Ravb, //
 };
 
@@ -39,7 +42,7 @@ use crate::{
 pub(crate) struct Queue<'bound> {
     pub(crate) id: QueueId,
     pub(crate) regs: Arc<Regs<'bound>>,
-    pub(crate) tx: TxReclaim<'bound>,
+    pub(crate) tx: Arc<TxReclaimLock<'bound>>,
     pub(crate) rx: RxQueue<'bound, Self>,
 }
 
@@ -49,7 +52,7 @@ impl<'bound> Poll for Queue<'bound> {
     fn poll(&mut self, cx: &napi::Context<'_, Self::Device>) -> usize {
         // Before the rings are looked at: what comes later raises the interrupt anew.
         self.regs.clear_queue(self.id);
-        self.tx.poll(cx);
+        ravb_tx::poll(self.id, &self.tx, cx);
         if cx.budget() == 0 {
             return 0;
         }

@@ -89,7 +89,7 @@ impl<'bound> DataPath<'bound> {
             let (tx, reclaim) = ravb_tx::queue(id, regs, &ravb.stats, sizes.tx)?;
 
             table.link(ravb_desc::dbat_rx(id.slot()), rx.ring())?;
-            table.link(ravb_desc::dbat_tx(id.slot()), reclaim.ring())?;
+            table.link(ravb_desc::dbat_tx(id.slot()), tx.ring())?;
             transmitted[id.slot()] = Some(tx);
             polled[id.slot()] = Some(Queue {
                 id,

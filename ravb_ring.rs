@@ -12,10 +12,6 @@ use kernel::{
         Device, //
     },
     dma::Coherent,
-    io::{
-        io_read,
-        io_write, //
-    },
     prelude::*,
     sync::barrier::{
         dma_mb,
@@ -24,9 +20,16 @@ use kernel::{
     }, //
 };
 
-use crate::ravb_desc::{
-    self,
-    RxWord, //
+use crate::{
+    net::dma::{
+        read_word,
+        write_padded,
+        write_word, //
+    },
+    ravb_desc::{
+        self,
+        RxWord, //
+    }, //
 };
 
 /// Words of a descriptor without a timestamp.
@@ -55,28 +58,27 @@ impl Descriptors {
     /// Reads the first word of descriptor `index`; one that does not exist reads as 0.
     #[inline]
     fn first(&self, index: u32) -> u32 {
-        let read = || Ok::<_, Error>(io_read!(self.words, [try: index as usize * self.stride]));
-        u32::from_le(read().unwrap_or(0))
+        u32::from_le(read_word(&self.words, self.word(index)))
     }
 
     /// Writes the second word of descriptor `index`.
     #[inline]
     fn set_pointer(&self, index: u32, pointer: u32) {
-        let write = || {
-            io_write!(self.words, [try: index as usize * self.stride + 1], pointer.to_le());
-            Ok::<_, Error>(())
-        };
-        let _ = write();
+        let word = self.word(index).wrapping_add(1);
+        write_word(&self.words, word, pointer.to_le());
     }
 
     /// Writes the first word of descriptor `index`.
     #[inline]
     fn set_first(&self, index: u32, first: u32) {
-        let write = || {
-            io_write!(self.words, [try: index as usize * self.stride], first.to_le());
-            Ok::<_, Error>(())
-        };
-        let _ = write();
+        write_word(&self.words, self.word(index), first.to_le());
+    }
+
+    /// The index of the first word of descriptor `index`. Whether that exists is found out where the
+    /// word is accessed.
+    #[inline]
+    fn word(&self, index: u32) -> usize {
+        (index as usize).wrapping_mul(self.stride)
     }
 }
 
@@ -160,10 +162,11 @@ impl RxRing {
     /// The next slot, goes on from `index` by one; no division.
     #[inline]
     fn after(&self, index: u32) -> u32 {
-        if index + 1 == self.ring.size {
+        let next = index.wrapping_add(1);
+        if next == self.ring.size {
             0
         } else {
-            index + 1
+            next
         }
     }
 
@@ -197,38 +200,35 @@ impl RxRing {
         self.armed == 0
     }
 
-    /// Fills up to `count` empty slots from `source`, which is asked for the bus address of a
-    /// buffer for each slot. Returns how many it filled.
+    /// Fills the empty slots from `source`, which is asked for the bus address of a buffer with
+    /// `room` bytes for each slot, until it has none. Returns how many it filled.
     ///
     /// Pointers are written as they come; the first words, which hand the slots over, follow
     /// together behind one barrier.
     #[inline]
-    pub(crate) fn refill(
-        &mut self,
-        count: u32,
-        room: u32,
-        mut source: impl FnMut(u32) -> Option<u32>,
-    ) -> u32 {
+    pub(crate) fn refill(&mut self, room: u32, mut source: impl FnMut(u32) -> Option<u32>) -> u32 {
         let first = self.dirty;
+        let mut slot = first;
         let mut filled = 0;
 
-        while filled < count.min(self.vacant()) {
-            let Some(address) = source(self.dirty) else {
+        for _ in 0..self.vacant() {
+            let Some(address) = source(slot) else {
                 break;
             };
-            self.ring.descriptors.set_pointer(self.dirty, address);
-            self.dirty = self.after(self.dirty);
+            self.ring.descriptors.set_pointer(slot, address);
+            slot = self.after(slot);
             filled += 1;
         }
         if filled == 0 {
             return 0;
         }
+        self.dirty = slot;
         dma_mb(Write);
+
+        let word = ravb_desc::empty(room);
         let mut slot = first;
         for _ in 0..filled {
-            self.ring
-                .descriptors
-                .set_first(slot, ravb_desc::empty(room));
+            self.ring.descriptors.set_first(slot, word);
             slot = self.after(slot);
         }
         self.armed += filled;
@@ -236,12 +236,16 @@ impl RxRing {
     }
 }
 
-/// A transmit ring. Which slots are whose is kept by [`crate::net::spsc`].
-pub(crate) struct TxRing(Ring);
+/// A transmit ring, and memory that the hardware reads small pieces of frames from. Which slots are
+/// whose is kept by [`crate::net::spsc`].
+pub(crate) struct TxRing {
+    ring: Ring,
+    bounce: BounceArea,
+}
 
 impl Base for TxRing {
     fn base(&self) -> Result<u32> {
-        self.0.descriptors.address()
+        self.ring.descriptors.address()
     }
 }
 
@@ -253,52 +257,69 @@ impl TxRing {
         for slot in 0..size {
             ring.descriptors.set_first(slot, ravb_desc::RESERVED);
         }
-        Ok(Self(ring))
+        Ok(Self {
+            ring,
+            bounce: BounceArea::new(dev, size)?,
+        })
+    }
+
+    /// Copies `data` to the bounce area of `slot`; see [`BounceArea::put`].
+    #[inline]
+    pub(crate) fn copy(&self, slot: u32, data: &[u8], len: usize) -> Result<u32> {
+        self.bounce.put(slot, data, len)
     }
 
     /// Writes where the data of `slot` is.
     #[inline]
     pub(crate) fn set_pointer(&self, slot: u32, address: u32) {
-        self.0.descriptors.set_pointer(slot, address);
+        self.ring.descriptors.set_pointer(slot, address);
     }
 
-    /// Gives `slot` to the hardware, which may look at it at once: of a frame of several parts, the
-    /// first comes last.
+    /// Writes the first word of a slot that continues a frame. The hardware comes to it when the
+    /// first slot of the frame is handed over.
+    #[inline]
+    pub(crate) fn prepare(&self, slot: u32, word: u32) {
+        self.ring.descriptors.set_first(slot, word);
+    }
+
+    /// Gives the first slot of a frame to the hardware, which may look at it at once, and with it
+    /// all that was written before: data, pointers, and the other slots of the frame.
     #[inline]
     pub(crate) fn hand_over(&self, slot: u32, word: u32) {
         dma_mb(Write);
-        self.0.descriptors.set_first(slot, word);
+        self.ring.descriptors.set_first(slot, word);
     }
 
     /// Keeps `slot`, so that it looks neither transmitted nor to be transmitted.
     #[inline]
     pub(crate) fn reserve(&self, slot: u32) {
-        self.0.descriptors.set_first(slot, ravb_desc::RESERVED);
+        self.ring.descriptors.set_first(slot, ravb_desc::RESERVED);
     }
 
     /// Whether the hardware has finished with `slot`.
     #[inline]
     pub(crate) fn is_transmitted(&self, slot: u32) -> bool {
-        ravb_desc::is_transmitted(self.0.descriptors.first(slot))
+        ravb_desc::is_transmitted(self.ring.descriptors.first(slot))
     }
 }
+
+/// How large a piece of a frame can be that is copied, in bytes: the shortest frame, rounded up.
+pub(crate) const BOUNCE_SIZE: usize = 64;
 
 /// Memory that the hardware reads small pieces of frames from, a piece for each slot.
 ///
 /// It is coherent: nothing is mapped or cleaned for a piece.
-pub(crate) struct BounceArea(Coherent<[u8]>);
+struct BounceArea {
+    memory: Coherent<[u8]>,
+    address: u32,
+}
 
 impl BounceArea {
-    /// How large a piece is, in bytes: the shortest frame, rounded up.
-    pub(crate) const PIECE: usize = 64;
-
     /// Creates the area for a ring of `size` slots.
-    pub(crate) fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
-        Ok(Self(Coherent::zeroed_slice(
-            dev,
-            size as usize * Self::PIECE,
-            GFP_KERNEL,
-        )?))
+    fn new(dev: &Device<Bound>, size: u32) -> Result<Self> {
+        let memory = Coherent::zeroed_slice(dev, size as usize * BOUNCE_SIZE, GFP_KERNEL)?;
+        let address = u32::try_from(memory.dma_address())?;
+        Ok(Self { memory, address })
     }
 
     /// Writes `data` to the piece of `slot`, followed by zeroes up to a length of `len`, and
@@ -306,10 +327,9 @@ impl BounceArea {
     ///
     /// The slot is the driver's, so that nobody reads the piece meanwhile.
     #[inline]
-    pub(crate) fn put(&self, slot: u32, data: &[u8], len: usize) -> Result<u32> {
-        let start = slot as usize * Self::PIECE;
-        let address = u32::try_from(self.0.dma_address())? + start as u32;
-        crate::net::dma::write_padded(&self.0, start, data, len, Self::PIECE)?;
-        Ok(address)
+    fn put(&self, slot: u32, data: &[u8], len: usize) -> Result<u32> {
+        let start = (slot as usize).wrapping_mul(BOUNCE_SIZE);
+        write_padded(&self.memory, start, data, len, BOUNCE_SIZE)?;
+        Ok(self.address.wrapping_add(start as u32))
     }
 }

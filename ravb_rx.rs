@@ -52,12 +52,12 @@ use crate::{
         Trailer, //
     },
     ravb_ring::RxRing,
-    ravb_stats::RxStats,
+    ravb_stats::{
+        RxPassed,
+        RxStats, //
+    },
     Ravb, //
 };
-
-/// What of a frame must be in the head of its packet, in bytes.
-const ETHERNET_HEADER_LEN: usize = 14;
 
 /// The receive side of a queue.
 pub(crate) struct RxQueue<'bound, P: Poll> {
@@ -117,7 +117,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             ..
         } = self;
 
-        ring.refill(u32::MAX, pool.capacity(), |slot| {
+        ring.refill(pool.capacity(), |slot| {
             // A buffer that was not passed up is still there.
             let buffer = match buffers.get_mut(slot as usize)? {
                 Some(buffer) => buffer,
@@ -134,17 +134,33 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     pub(crate) fn poll(&mut self, cx: &napi::Context<'_, Ravb<'bound>>) -> usize {
         let dev = cx.dev();
         let stats = dev.stats.rx(self.id);
+        let mut pass = Pass {
+            cx,
+            stats,
+            copybreak: dev.rx_copybreak.load(Relaxed),
+            checksum: dev.features().contains(Features::RX_CHECKSUM),
+            trailer: self.trailer,
+            passed: RxPassed::default(),
+        };
         let mut done = 0;
 
         while done < cx.budget() {
             let Some((slot, word)) = self.ring.take_filled() else {
                 break;
             };
-            if let Some(skb) = self.take_part(cx, stats, slot, word) {
-                pass_up(cx, stats, self.trailer, skb);
+            // What nearly all frames are needs no state machine.
+            let plain = word.is_good_frame() && self.pool.holds(word.size());
+            let skb = if plain && self.state == State::Idle {
+                self.take_frame(&mut pass, slot, word)
+            } else {
+                self.take_part(&mut pass, slot, word)
+            };
+            if let Some(skb) = skb {
+                pass.up(skb);
                 done += 1;
             }
         }
+        stats.count_passed(&pass.passed);
 
         let vacant = self.ring.vacant();
         if self.refill(Gfp::Atomic) < vacant {
@@ -156,16 +172,43 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         done
     }
 
-    /// Takes the next part of a frame; returns the frame if it is whole with it.
-    ///
-    /// The buffer stays in its slot unless it becomes part of a packet.
-    fn take_part(
+    /// Takes a good frame that is whole in its slot.
+    #[inline(always)]
+    fn take_frame(
         &mut self,
-        cx: &napi::Context<'_, Ravb<'bound>>,
-        stats: &RxStats,
+        pass: &mut Pass<'_, 'bound>,
         slot: u32,
         word: RxWord,
     ) -> Option<SkBuff> {
+        pass.passed.multicast += u64::from(word.status().is_multicast());
+        if word.size() <= pass.copybreak {
+            return self.copy_frame(pass, slot, word.size());
+        }
+        let buffer = self.take_buffer(slot, word.size())?;
+        self.build(pass, buffer)
+    }
+
+    /// Copies a short frame. The buffer stays in its slot.
+    #[inline(never)]
+    fn copy_frame(&mut self, pass: &Pass<'_, 'bound>, slot: u32, size: u32) -> Option<SkBuff> {
+        let buffer = self.buffers.get(slot as usize)?.as_ref()?;
+        let skb = self.pool.copy(buffer, size, pass.cx);
+        if skb.is_none() {
+            pass.stats.alloc_fail.add(1);
+            pass.stats.dropped.add(1);
+        }
+        skb
+    }
+
+    /// Takes the next part of a frame; returns the frame if it is whole with it.
+    #[cold]
+    fn take_part(
+        &mut self,
+        pass: &mut Pass<'_, 'bound>,
+        slot: u32,
+        word: RxWord,
+    ) -> Option<SkBuff> {
+        let stats = pass.stats;
         let status = word.status();
         // A length that makes no sense makes the part useless, whatever its type.
         let part = word.part().filter(|_| self.pool.holds(word.size()));
@@ -180,60 +223,54 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         if step.abort.is_some() {
             self.abort();
         }
-        if step.action == Action::Drop {
-            return None;
-        }
-        // The status is that of the frame where it ends.
-        if matches!(step.action, Action::Deliver | Action::Finish) && status.is_multicast() {
-            stats.multicast.add(1);
-        }
-
-        if step.action == Action::Deliver && word.size() <= cx.dev().rx_copybreak.load(Relaxed) {
-            let buffer = self.buffers.get(slot as usize)?.as_ref()?;
-            let skb = self.pool.copy(buffer, word.size(), cx);
-            if skb.is_none() {
-                stats.alloc_fail.add(1);
-                stats.dropped.add(1);
-            }
-            return skb;
-        }
-
-        let buffer = self.buffers.get_mut(slot as usize)?.take()?;
-        let buffer = self.pool.received(buffer, word.size())?;
         match step.action {
-            Action::Deliver => self.build(cx, stats, buffer),
+            Action::Deliver => self.take_frame(pass, slot, word),
             Action::Begin => {
-                self.partial = self.build(cx, stats, buffer);
+                let buffer = self.take_buffer(slot, word.size())?;
+                self.partial = self.build(pass, buffer);
                 None
             }
             Action::Append => {
+                let buffer = self.take_buffer(slot, word.size())?;
                 self.append(stats, buffer);
                 None
             }
             Action::Finish => {
+                let buffer = self.take_buffer(slot, word.size())?;
                 self.append(stats, buffer);
+                // The status is that of the frame where it ends.
+                pass.passed.multicast += u64::from(status.is_multicast());
                 self.partial.take()
             }
             Action::Drop => None,
         }
     }
 
+    /// Takes the buffer out of a slot, with the `len` bytes that the hardware wrote.
+    #[inline]
+    fn take_buffer(&mut self, slot: u32, len: u32) -> Option<CpuBuffer> {
+        let buffer = self.buffers.get_mut(slot as usize)?.take()?;
+        self.pool.received(buffer, len)
+    }
+
     /// Makes a packet of the first, or only, part of a frame.
-    fn build(
-        &mut self,
-        cx: &napi::Context<'_, Ravb<'bound>>,
-        stats: &RxStats,
-        buffer: CpuBuffer,
-    ) -> Option<SkBuff> {
-        match buffer.build_skb(cx) {
+    #[inline(always)]
+    fn build(&mut self, pass: &Pass<'_, 'bound>, buffer: CpuBuffer) -> Option<SkBuff> {
+        match buffer.build_skb(pass.cx) {
             Ok(skb) => Some(skb),
             Err(_buffer) => {
-                stats.alloc_fail.add(1);
-                stats.dropped.add(1);
-                self.state.lose();
+                self.lose(pass.stats);
                 None
             }
         }
+    }
+
+    /// A part is lost, for want of memory.
+    #[cold]
+    fn lose(&mut self, stats: &RxStats) {
+        stats.alloc_fail.add(1);
+        stats.dropped.add(1);
+        self.state.lose();
     }
 
     /// Appends a part to the frame that was begun.
@@ -264,35 +301,55 @@ impl<P: Poll> Drop for RxQueue<'_, P> {
     }
 }
 
-/// Passes a frame up, without the trailer that tells of its checksum.
-fn pass_up(cx: &napi::Context<'_, Ravb<'_>>, stats: &RxStats, trailer: Trailer, mut skb: SkBuff) {
-    let wanted = cx.dev().features().contains(Features::RX_CHECKSUM);
-    let complete = match trailer {
-        Trailer::Verdicts => skb.take_trailer::<VERDICTS_LEN>().map(|verdicts| {
-            if wanted && checksum_is_good(verdicts) {
-                skb.checksum_verified();
-                stats.csum_unnecessary.add(1);
-            } else {
-                stats.csum_none.add(1);
-            }
-        }),
-        Trailer::Sum => skb.take_trailer().map(|sum| {
-            if wanted {
-                skb.checksum_complete(u16::from_le_bytes(sum));
-                stats.csum_complete.add(1);
-            } else {
-                stats.csum_none.add(1);
-            }
-        }),
-    };
-    // The header must be in the head, whatever the parts are cut like.
-    if complete.is_none() || skb.head_data().len() < ETHERNET_HEADER_LEN {
-        stats.count_error(RxError::Length);
-        skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
-        return;
-    }
+/// What stays the same during a poll, and what it passes up.
+struct Pass<'a, 'bound> {
+    cx: &'a napi::Context<'a, Ravb<'bound>>,
+    stats: &'a RxStats,
+    /// Frames up to this length are copied, in bytes.
+    copybreak: u32,
+    /// Whether the stack wants to know what the hardware says of checksums.
+    checksum: bool,
+    trailer: Trailer,
+    passed: RxPassed,
+}
 
-    stats.packets.add(1);
-    stats.bytes.add(skb.len() as u64);
-    skb.receive(cx);
+impl Pass<'_, '_> {
+    /// Passes a frame up, without the trailer that tells of its checksum.
+    #[inline]
+    fn up(&mut self, mut skb: SkBuff) {
+        let passed = &mut self.passed;
+        let has_trailer = match self.trailer {
+            Trailer::Verdicts => skb.take_trailer::<VERDICTS_LEN>().map(|verdicts| {
+                if self.checksum && checksum_is_good(verdicts) {
+                    skb.checksum_verified();
+                    passed.csum_unnecessary += 1;
+                } else {
+                    passed.csum_none += 1;
+                }
+            }),
+            Trailer::Sum => skb.take_trailer().map(|sum| {
+                if self.checksum {
+                    skb.checksum_complete(u16::from_le_bytes(sum));
+                    passed.csum_complete += 1;
+                } else {
+                    passed.csum_none += 1;
+                }
+            }),
+        };
+        let bytes = skb.len() as u64;
+        let received = match has_trailer {
+            Some(()) => skb.receive(self.cx),
+            None => Err(skb),
+        };
+        match received {
+            Ok(()) => {
+                passed.packets += 1;
+                passed.bytes += bytes;
+            }
+            Err(skb) => {
+                self.stats.count_error(RxError::Length);
+                skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
+            }
+        }
+    }
 }

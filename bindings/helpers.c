@@ -45,9 +45,9 @@ void ravb_helper_netif_tx_unlock_bh(struct netdev_queue *txq)
 }
 
 bool ravb_helper_netdev_tx_sent_queue(struct netdev_queue *txq,
-				      unsigned int bytes, bool xmit_more)
+				      unsigned int bytes)
 {
-	return __netdev_tx_sent_queue(txq, bytes, xmit_more);
+	return __netdev_tx_sent_queue(txq, bytes, netdev_xmit_more());
 }
 
 void ravb_helper_netdev_tx_completed_queue(struct netdev_queue *txq,
@@ -102,11 +102,6 @@ void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq)
 	netif_napi_set_irq(napi, irq);
 }
 
-void ravb_helper_napi_gro_receive(struct napi_struct *napi, struct sk_buff *skb)
-{
-	napi_gro_receive(napi, skb);
-}
-
 /* Socket buffers */
 
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb)
@@ -158,6 +153,16 @@ void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,
 
 /* Page pool */
 
+void ravb_helper_page_pool_fragment_page(struct page *page, long nr)
+{
+	page_pool_fragment_page(page, nr);
+}
+
+void ravb_helper_net_prefetch(void *p)
+{
+	net_prefetch(p);
+}
+
 dma_addr_t ravb_helper_page_pool_get_dma_addr(const struct page *page)
 {
 	return page_pool_get_dma_addr(page);
@@ -191,28 +196,9 @@ dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
 				dir);
 }
 
-void ravb_helper_dma_unmap_page(struct device *dev, dma_addr_t addr,
-				size_t size, enum dma_data_direction dir)
-{
-	dma_unmap_page(dev, addr, size, dir);
-}
-
-void ravb_helper_dma_unmap_single(struct device *dev, dma_addr_t addr,
-				  size_t size, enum dma_data_direction dir)
-{
-	dma_unmap_single(dev, addr, size, dir);
-}
-
 int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr)
 {
 	return dma_mapping_error(dev, addr);
-}
-
-void ravb_helper_dma_sync_single_for_cpu(struct device *dev, dma_addr_t addr,
-					 size_t size,
-					 enum dma_data_direction dir)
-{
-	dma_sync_single_for_cpu(dev, addr, size, dir);
 }
 
 void ravb_helper_dma_sync_single_for_device(struct device *dev, dma_addr_t addr,

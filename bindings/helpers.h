@@ -18,7 +18,7 @@ bool ravb_helper_netif_tx_queue_stopped(const struct netdev_queue *txq);
 void ravb_helper_netif_tx_lock_bh(struct netdev_queue *txq);
 void ravb_helper_netif_tx_unlock_bh(struct netdev_queue *txq);
 bool ravb_helper_netdev_tx_sent_queue(struct netdev_queue *txq,
-				      unsigned int bytes, bool xmit_more);
+				      unsigned int bytes);
 void ravb_helper_netdev_tx_completed_queue(struct netdev_queue *txq,
 					   unsigned int pkts,
 					   unsigned int bytes);
@@ -35,8 +35,6 @@ void ravb_helper_netif_napi_add_config(struct net_device *dev,
 				       int index);
 void ravb_helper_netif_napi_del(struct napi_struct *napi);
 void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq);
-void ravb_helper_napi_gro_receive(struct napi_struct *napi,
-				  struct sk_buff *skb);
 
 /* Socket buffers */
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
@@ -52,6 +50,8 @@ void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,
 				 int off, int size, unsigned int truesize);
 
 /* Page pool */
+void ravb_helper_page_pool_fragment_page(struct page *page, long nr);
+void ravb_helper_net_prefetch(void *p);
 dma_addr_t ravb_helper_page_pool_get_dma_addr(const struct page *page);
 void *ravb_helper_page_address(const struct page *page);
 void ravb_helper_page_pool_put_full_page(struct page_pool *pool,
@@ -64,14 +64,7 @@ dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
 					const struct sk_buff *skb, int i,
 					size_t offset, size_t size,
 					enum dma_data_direction dir);
-void ravb_helper_dma_unmap_page(struct device *dev, dma_addr_t addr,
-				size_t size, enum dma_data_direction dir);
-void ravb_helper_dma_unmap_single(struct device *dev, dma_addr_t addr,
-				  size_t size, enum dma_data_direction dir);
 int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr);
-void ravb_helper_dma_sync_single_for_cpu(struct device *dev, dma_addr_t addr,
-					 size_t size,
-					 enum dma_data_direction dir);
 void ravb_helper_dma_sync_single_for_device(struct device *dev, dma_addr_t addr,
 					    size_t size,
 					    enum dma_data_direction dir);

@@ -440,15 +440,9 @@ impl TxQueueRef<'_> {
     /// Returns whether the doorbell is to be rung: no more packets follow at once, or the limits
     /// just stopped the queue.
     #[inline]
-    pub(crate) fn sent(self, bytes: usize) -> bool {
+    pub(crate) fn sent(self, bytes: u32) -> bool {
         // SAFETY: Valid by the invariant, and called under the lock of the queue.
-        unsafe {
-            bindings::ravb_helper_netdev_tx_sent_queue(
-                self.as_raw(),
-                bytes as u32,
-                bindings::ravb_helper_netdev_xmit_more(),
-            )
-        }
+        unsafe { bindings::ravb_helper_netdev_tx_sent_queue(self.as_raw(), bytes) }
     }
 
     /// Whether more packets follow at once, in the `start_xmit` that is going on.

@@ -20,12 +20,14 @@ use kernel::{
     },
     dma::DmaAddress,
     error::from_err_ptr,
+    ffi::c_long,
     prelude::*,
     sync::Arc, //
 };
 
 use super::{
     device,
+    dma,
     napi::{
         self,
         Napi,
@@ -64,15 +66,28 @@ impl Gfp {
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     /// The whole buffer; pages are cut into pieces of this size.
-    pub(crate) size: u32,
+    size: u32,
     /// What is left free in front of the data.
-    pub(crate) headroom: u32,
+    headroom: u32,
+    /// How much the device may write, a multiple of 16.
+    capacity: u32,
 }
 
 impl Layout {
-    /// How much the device may write, a multiple of 16.
-    pub(crate) const fn capacity(&self) -> u32 {
-        (self.size - self.headroom - SHARED_INFO_SIZE as u32) / 16 * 16
+    /// A buffer of `size` with room for `wanted` behind the headroom, or for as much as fits with
+    /// what `build_skb()` needs behind it.
+    pub(crate) const fn new(size: u32, headroom: u32, wanted: u32) -> Self {
+        let room = size - headroom - SHARED_INFO_SIZE as u32;
+        Self {
+            size,
+            headroom,
+            capacity: if wanted < room { wanted } else { room } / 16 * 16,
+        }
+    }
+
+    /// How many buffers a page has room for.
+    const fn buffers(&self) -> u32 {
+        bindings::RAVB_RS_CONST_PAGE_SIZE as u32 / self.size
     }
 }
 
@@ -82,6 +97,8 @@ impl Layout {
 ///
 /// `raw` is valid. Its pages are mapped for `dev` and are cut as `layout` says.
 pub(crate) struct PagePool<'bound, P: Poll> {
+    /// What is left of the page that buffers are cut off. Goes before the pool does.
+    rest: Rest,
     raw: NonNull<bindings::page_pool>,
     dev: &'bound Device<Bound>,
     layout: Layout,
@@ -113,9 +130,10 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             fast.dev = device::as_raw(dev);
             fast.napi = napi.as_raw();
             fast.dma_dir = bindings::dma_data_direction::DMA_FROM_DEVICE;
-            // Fragmented pages are synchronised as a whole.
-            fast.max_len = bindings::RAVB_RS_CONST_PAGE_SIZE as u32;
-            fast.offset = 0;
+            // A page is synchronised as a whole, but for what is before the first and behind the
+            // last byte that the device can write.
+            fast.offset = layout.headroom;
+            fast.max_len = layout.buffers() * layout.size - (layout.size - layout.capacity);
             let slow = &mut params.__bindgen_anon_2.slow;
             slow.netdev = netdev.as_raw();
             slow.queue_idx = u32::from(napi.queue());
@@ -125,9 +143,18 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
 
         // SAFETY: The parameters are complete, and what they point to lives longer than the pool.
         let raw = from_err_ptr(unsafe { bindings::page_pool_create(&raw const params) })?;
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         // INVARIANT: Created with these parameters.
         Ok(Self {
-            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            rest: Rest {
+                // INVARIANT: Nothing is left.
+                left: 0,
+                pool: raw,
+                page: NonNull::dangling(),
+                start: NonNull::dangling(),
+                address: 0,
+            },
+            raw,
             dev,
             layout,
             _napi: napi.clone(),
@@ -136,29 +163,55 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
 
     /// Takes a buffer out of the pool, for the device to fill.
     #[inline]
-    pub(crate) fn alloc(&self, gfp: Gfp) -> Option<DeviceBuffer> {
-        let mut offset = 0;
-        // SAFETY: `raw` is valid, and `alloc` is called either in the NAPI context of the pool or
+    pub(crate) fn alloc(&mut self, gfp: Gfp) -> Option<DeviceBuffer> {
+        if self.rest.left == 0 {
+            self.divide_page(gfp)?;
+        }
+        let rest = &mut self.rest;
+        let fragment = Fragment {
+            pool: self.raw,
+            page: rest.page,
+            start: rest.start,
+        };
+        let data = rest
+            .address
+            .wrapping_add(DmaAddress::from(self.layout.headroom));
+
+        // INVARIANT: One fragment less; behind the last one, nothing is cut off any more.
+        rest.left = rest.left.wrapping_sub(1);
+        rest.start = NonNull::new(rest.start.as_ptr().wrapping_add(self.layout.size as usize))?;
+        rest.address = rest
+            .address
+            .wrapping_add(DmaAddress::from(self.layout.size));
+        // INVARIANT: One fragment of the page is ours; the pool synchronised it for the device.
+        Some(DeviceBuffer { fragment, data })
+    }
+
+    /// Takes a page out of the pool and divides it, when nothing is left of the last one.
+    ///
+    /// `page_pool_alloc_frag()` does the same, but takes longer for each buffer than all of
+    /// [`PagePool::alloc`]; pages whose buffers have one size need none of what it can do.
+    #[inline(never)]
+    fn divide_page(&mut self, gfp: Gfp) -> Option<()> {
+        let count = self.layout.buffers();
+        // SAFETY: `raw` is valid, and this is called either in the NAPI context of the pool or
         // while that is disabled, because the pool is owned by what NAPI polls.
         let page = NonNull::new(unsafe {
-            bindings::page_pool_alloc_frag(
-                self.raw.as_ptr(),
-                &raw mut offset,
-                self.layout.size,
-                gfp.as_raw(),
-            )
+            bindings::page_pool_alloc_pages(self.raw.as_ptr(), gfp.as_raw())
         })?;
-        // SAFETY: The pool maps its pages.
-        let mapped = unsafe { bindings::ravb_helper_page_pool_get_dma_addr(page.as_ptr()) };
-        // INVARIANT: One fragment of the page is ours; the pool synchronised it for the device.
-        Some(DeviceBuffer {
-            fragment: Fragment {
-                pool: self.raw,
-                page,
-                offset,
-            },
-            data: mapped + DmaAddress::from(offset + self.layout.headroom),
-        })
+        let rest = &mut self.rest;
+        // SAFETY: The page is new and all of it is ours. The pool maps its pages, and allocates
+        // them without high memory, so that they have addresses of both kinds.
+        unsafe {
+            let raw = page.as_ptr();
+            bindings::ravb_helper_page_pool_fragment_page(raw, count as c_long);
+            rest.start = NonNull::new(bindings::ravb_helper_page_address(raw).cast())?;
+            rest.address = bindings::ravb_helper_page_pool_get_dma_addr(raw);
+        }
+        // INVARIANT: `count` references are ours, one for each buffer that fits the page.
+        rest.page = page;
+        rest.left = count;
+        Some(())
     }
 
     /// The device has written `len` bytes: the buffer is the CPU's now.
@@ -171,14 +224,10 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             return None;
         }
         // SAFETY: The page is mapped for this device, and the range is inside it.
-        unsafe {
-            bindings::ravb_helper_dma_sync_single_for_cpu(
-                device::as_raw(self.dev),
-                buffer.data,
-                len as usize,
-                bindings::dma_data_direction::DMA_FROM_DEVICE,
-            )
-        };
+        unsafe { dma::sync_for_cpu(self.dev, buffer.data, len) };
+        let data = buffer.fragment.data(&self.layout);
+        // SAFETY: Prefetching changes nothing.
+        unsafe { bindings::ravb_helper_net_prefetch(data.cast()) };
         // INVARIANT: `len` was checked above.
         Some(CpuBuffer {
             fragment: buffer.fragment,
@@ -210,12 +259,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         // packet, which is new. The device does not write the buffer: it has given it back, and
         // gets it again after this.
         unsafe {
-            bindings::ravb_helper_dma_sync_single_for_cpu(
-                dev,
-                address,
-                len as usize,
-                bindings::dma_data_direction::DMA_FROM_DEVICE,
-            );
+            dma::sync_for_cpu(self.dev, address, len);
             let to = bindings::skb_put(skb.as_ptr(), len).cast::<u8>();
             core::ptr::copy_nonoverlapping(buffer.fragment.data(&self.layout), to, len as usize);
             bindings::ravb_helper_dma_sync_single_for_device(
@@ -231,12 +275,12 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
     /// Whether the device can have written `len` bytes into a buffer.
     #[inline]
     pub(crate) fn holds(&self, len: u32) -> bool {
-        len != 0 && len <= self.layout.capacity()
+        len != 0 && len <= self.layout.capacity
     }
 
     /// How much the device may write into a buffer, in bytes.
     pub(crate) fn capacity(&self) -> u32 {
-        self.layout.capacity()
+        self.layout.capacity
     }
 }
 
@@ -249,30 +293,53 @@ impl<P: Poll> Drop for PagePool<'_, P> {
     }
 }
 
+/// The rest of a page that buffers are cut off; it goes back to the pool when it is dropped.
+///
+/// # Invariants
+///
+/// `left` references of `page`, which belongs to `pool`, are ours, and so is the memory from `start`
+/// on, which the device knows by `address`: one buffer for each reference.
+struct Rest {
+    pool: NonNull<bindings::page_pool>,
+    page: NonNull<bindings::page>,
+    start: NonNull<u8>,
+    address: DmaAddress,
+    left: u32,
+}
+
+impl Drop for Rest {
+    #[inline]
+    fn drop(&mut self) {
+        for _ in 0..self.left {
+            drop(Fragment {
+                pool: self.pool,
+                page: self.page,
+                start: self.start,
+            });
+        }
+    }
+}
+
+// SAFETY: The rest of a page is memory that is not tied to a thread.
+unsafe impl Send for Rest {}
+
 /// A fragment of a page of a pool; it goes back there when it is dropped.
 ///
 /// # Invariants
 ///
-/// One reference of `page`, which belongs to `pool`, is ours. The pool exists as long as it has
-/// pages out.
+/// One reference of `page`, which belongs to `pool`, is ours, and so is the memory of the buffer at
+/// `start`. The pool exists as long as it has pages out.
 struct Fragment {
     pool: NonNull<bindings::page_pool>,
     page: NonNull<bindings::page>,
-    offset: u32,
+    start: NonNull<u8>,
 }
 
 impl Fragment {
-    /// Where the data area begins. It has an address, because pages are allocated without high
-    /// memory.
+    /// Where the data area begins.
     #[inline]
     fn data(&self, layout: &Layout) -> *mut u8 {
-        let start = self.offset + layout.headroom;
-        // SAFETY: The page is valid, and the data area is inside it.
-        unsafe {
-            bindings::ravb_helper_page_address(self.page.as_ptr())
-                .cast::<u8>()
-                .add(start as usize)
-        }
+        self.start.as_ptr().wrapping_add(layout.headroom as usize)
     }
 }
 
@@ -339,11 +406,9 @@ impl CpuBuffer {
         self,
         _cx: &napi::Context<'_, T>,
     ) -> Result<SkBuff, Self> {
-        // SAFETY: The headroom is before the data area, and nobody else uses the fragment.
+        // SAFETY: The buffer has this size, and nobody else uses it.
         let skb = unsafe {
-            let data = self.fragment.data(&self.layout);
-            let start = data.sub(self.layout.headroom as usize);
-            bindings::napi_build_skb(start.cast(), self.layout.size)
+            bindings::napi_build_skb(self.fragment.start.as_ptr().cast(), self.layout.size)
         };
         let Some(skb) = NonNull::new(skb) else {
             return Err(self);
@@ -365,7 +430,8 @@ impl CpuBuffer {
         let this = ManuallyDrop::new(self);
         Parts {
             page: this.fragment.page,
-            offset: this.fragment.offset + this.layout.headroom,
+            offset: (this.fragment.data(&this.layout).addr() % bindings::RAVB_RS_CONST_PAGE_SIZE)
+                as u32,
             len: this.len,
             truesize: this.layout.size,
         }

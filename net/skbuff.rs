@@ -14,12 +14,12 @@ use kernel::{
         Bound,
         Device, //
     },
-    dma::DmaAddress,
     prelude::*, //
 };
 
 use super::{
     device,
+    dma::Mapping,
     napi,
     page_pool::CpuBuffer, //
 };
@@ -136,12 +136,12 @@ impl SkBuff {
 
     /// In how many pieces of memory the packet is.
     #[inline]
-    pub(crate) fn pieces(&self) -> usize {
+    pub(crate) fn pieces(&self) -> u32 {
         if !self.is_nonlinear() {
             return 1;
         }
         // SAFETY: Valid by the invariant.
-        1 + unsafe { bindings::ravb_helper_skb_nr_frags(self.as_raw()) } as usize
+        1 + unsafe { bindings::ravb_helper_skb_nr_frags(self.as_raw()) }
     }
 
     /// Copies the first bytes of the packet, wherever they are; the packet has at least as many.
@@ -158,89 +158,75 @@ impl SkBuff {
         })
     }
 
-    /// Maps the packet for `dev` to read, each piece of it from the first byte on whose address is
-    /// a multiple of `alignment`.
-    ///
-    /// The packet has at most [`MAX_PIECES`] pieces. It is given back where it cannot be mapped.
-    pub(crate) fn map(self, dev: &Device<Bound>, alignment: usize) -> Result<MappedSkb<'_>, Self> {
+    /// Where piece `index` begins, and how long it is: 0 is the head, the others are fragments. The
+    /// address of a fragment is that within its page. A piece that does not exist is empty.
+    #[inline]
+    fn piece(&self, index: u32) -> (usize, u32) {
         let skb = self.as_raw();
-        let mut packet = MappedSkb {
-            pieces: [const { Piece::NONE }; MAX_PIECES],
-            count: 0,
-            dev: Some(dev),
-            skb: self,
+        let Some(fragment) = index.checked_sub(1) else {
+            // SAFETY: Valid by the invariant.
+            return unsafe { ((*skb).data.addr(), head_len(skb) as u32) };
         };
-        let mut offset = 0;
-
-        for index in 0..packet.skb.pieces() {
-            let Some(piece) = packet.pieces.get_mut(index) else {
-                return Err(packet.unmap());
-            };
-            let fragment = index as i32 - 1;
-            // SAFETY: The head and as many fragments as `pieces` says are there.
-            let (start, len) = unsafe {
-                if index == 0 {
-                    ((*skb).data.addr(), head_len(skb))
-                } else {
-                    (
-                        bindings::ravb_helper_skb_frag_off(skb, fragment) as usize,
-                        bindings::ravb_helper_skb_frag_size(skb, fragment) as usize,
-                    )
-                }
-            };
-            let unaligned = (start.wrapping_neg() & (alignment - 1)).min(len);
-            *piece = Piece {
-                offset,
-                unaligned: unaligned as u32,
-                len: (len - unaligned) as u32,
-                address: 0,
-            };
-            offset += len as u32;
-            if piece.len == 0 {
-                packet.count += 1;
-                continue;
+        // SAFETY: Valid by the invariant, and the fragment was found to exist.
+        unsafe {
+            if fragment >= bindings::ravb_helper_skb_nr_frags(skb) {
+                return (0, 0);
             }
-
-            let raw = device::as_raw(dev);
-            // SAFETY: The piece is mapped to be read only, and the packet keeps it until it is
-            // unmapped. Nobody writes the data of a packet that is being transmitted.
-            let error = unsafe {
-                piece.address = if index == 0 {
-                    bindings::ravb_helper_dma_map_single(
-                        raw,
-                        (*skb).data.add(unaligned).cast(),
-                        piece.len as usize,
-                        bindings::dma_data_direction::DMA_TO_DEVICE,
-                    )
-                } else {
-                    bindings::ravb_helper_skb_frag_dma_map(
-                        raw,
-                        skb,
-                        fragment,
-                        unaligned,
-                        piece.len as usize,
-                        bindings::dma_data_direction::DMA_TO_DEVICE,
-                    )
-                };
-                bindings::ravb_helper_dma_mapping_error(raw, piece.address)
-            };
-            if error != 0 {
-                // What was mapped so far is unmapped.
-                return Err(packet.unmap());
-            }
-            packet.count += 1;
+            (
+                bindings::ravb_helper_skb_frag_off(skb, fragment as i32) as usize,
+                bindings::ravb_helper_skb_frag_size(skb, fragment as i32),
+            )
         }
-        Ok(packet)
     }
 
-    /// A packet that needs no mapping, because the device does not read it from where it is.
+    /// How piece `index` lies in memory; `alignment` is a power of two.
     #[inline]
-    pub(crate) fn unmapped<'bound>(self) -> MappedSkb<'bound> {
-        MappedSkb {
-            pieces: [const { Piece::NONE }; MAX_PIECES],
-            count: 0,
-            dev: None,
-            skb: self,
+    pub(crate) fn piece_aligned(&self, index: u32, alignment: usize) -> Piece {
+        let (start, len) = self.piece(index);
+        let unaligned = (start.wrapping_neg() & (alignment - 1)) as u32;
+        Piece {
+            unaligned: unaligned.min(len),
+            len,
+        }
+    }
+
+    /// Maps piece `index` for `dev` to read, from byte `skip` on.
+    ///
+    /// EINVAL if nothing is left behind that byte, EIO if it cannot be mapped. The packet must be
+    /// kept as long as the mapping.
+    #[inline]
+    pub(crate) fn map_piece<'bound>(
+        &self,
+        dev: &'bound Device<Bound>,
+        index: u32,
+        skip: u32,
+    ) -> Result<Mapping<'bound>> {
+        let skb = self.as_raw();
+        let raw = device::as_raw(dev);
+        let len = self.piece(index).1.saturating_sub(skip);
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: The range is inside the piece, which is mapped to be read only: nobody writes the
+        // data of a packet that is being transmitted.
+        unsafe {
+            let address = match index.checked_sub(1) {
+                None => bindings::ravb_helper_dma_map_single(
+                    raw,
+                    (*skb).data.add(skip as usize).cast(),
+                    len as usize,
+                    bindings::dma_data_direction::DMA_TO_DEVICE,
+                ),
+                Some(fragment) => bindings::ravb_helper_skb_frag_dma_map(
+                    raw,
+                    skb,
+                    fragment as i32,
+                    skip as usize,
+                    len as usize,
+                    bindings::dma_data_direction::DMA_TO_DEVICE,
+                ),
+            };
+            Mapping::from_raw(dev, address, len)
         }
     }
 
@@ -337,22 +323,27 @@ impl SkBuff {
 
     /// Finds the protocol of a received frame and passes it up.
     ///
-    /// A frame whose Ethernet header is not in the head is dropped.
+    /// Gives it back unless its Ethernet header is in the head.
     #[inline]
-    pub(crate) fn receive<T: super::netdev::Operations>(self, cx: &napi::Context<'_, T>) {
+    pub(crate) fn receive<T: super::netdev::Operations>(
+        self,
+        cx: &napi::Context<'_, T>,
+    ) -> Result<(), Self> {
         const ETHERNET_HEADER_LEN: usize = 14;
 
         if self.head_data().len() < ETHERNET_HEADER_LEN {
-            return self.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
+            return Err(self);
         }
         let skb = self.into_raw();
-        // SAFETY: The context is that of a poll of this device; the reference is given away.
+        // SAFETY: The context is that of a poll of this device; the reference is given away. The
+        // last call is what napi_gro_receive() is.
         unsafe {
             let protocol = bindings::eth_type_trans(skb, cx.dev().as_raw());
             (*skb).__bindgen_anon_4.headers.as_mut().protocol = protocol;
-            (*skb).queue_mapping = cx.queue() + 1;
-            bindings::ravb_helper_napi_gro_receive(cx.as_raw(), skb);
+            (*skb).queue_mapping = cx.queue().wrapping_add(1);
+            bindings::gro_receive_skb(&raw mut (*cx.as_raw()).gro, skb);
         }
+        Ok(())
     }
 }
 
@@ -424,87 +415,11 @@ impl Drop for SkBuff {
     }
 }
 
-/// How many pieces of memory a packet may have that is mapped: its head, and the fragments that a
-/// TCP segment of the usual size lies in.
-pub(crate) const MAX_PIECES: usize = 4;
-
-/// A piece of a packet that is mapped.
+/// How a piece of a packet lies in memory, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// Where in the packet it begins.
-    pub(crate) offset: u32,
-    /// How many bytes there are before the first aligned one; they are not mapped.
+    /// What is before the first aligned byte.
     pub(crate) unaligned: u32,
-    /// How many bytes are mapped; may be none.
+    /// All of it.
     pub(crate) len: u32,
-    /// What the device knows them by.
-    pub(crate) address: DmaAddress,
-}
-
-impl Piece {
-    const NONE: Self = Self {
-        offset: 0,
-        unaligned: 0,
-        len: 0,
-        address: 0,
-    };
-}
-
-/// A packet that is being transmitted, with the pieces of it that the device reads in place.
-///
-/// # Invariants
-///
-/// The first `count` of `pieces` are mapped for `dev`, as far as they have a length: the first of
-/// them is in the head of `skb`, the others are its fragments.
-pub(crate) struct MappedSkb<'bound> {
-    pieces: [Piece; MAX_PIECES],
-    count: u32,
-    dev: Option<&'bound Device<Bound>>,
-    skb: SkBuff,
-}
-
-impl MappedSkb<'_> {
-    /// The pieces.
-    #[inline]
-    pub(crate) fn pieces(&self) -> &[Piece] {
-        self.pieces.get(..self.count as usize).unwrap_or(&[])
-    }
-
-    /// The packet.
-    #[inline]
-    pub(crate) fn skb(&self) -> &SkBuff {
-        &self.skb
-    }
-
-    /// Unmaps the packet.
-    #[inline]
-    pub(crate) fn unmap(self) -> SkBuff {
-        if let Some(dev) = self.dev {
-            let raw = device::as_raw(dev);
-            for (index, piece) in self.pieces().iter().enumerate() {
-                if piece.len == 0 {
-                    continue;
-                }
-                // SAFETY: By the invariant, the piece is mapped.
-                unsafe {
-                    if index == 0 {
-                        bindings::ravb_helper_dma_unmap_single(
-                            raw,
-                            piece.address,
-                            piece.len as usize,
-                            bindings::dma_data_direction::DMA_TO_DEVICE,
-                        );
-                    } else {
-                        bindings::ravb_helper_dma_unmap_page(
-                            raw,
-                            piece.address,
-                            piece.len as usize,
-                            bindings::dma_data_direction::DMA_TO_DEVICE,
-                        );
-                    }
-                }
-            }
-        }
-        self.skb
-    }
 }

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bounded queue with one producer and one consumer, that tracks a ring of descriptors.
+//! The places of a ring that one producer fills and one consumer empties, each a `T` that stays
+//! where it is: what belongs to a slot of a descriptor ring lies at the place with its index.
 //!
-//! An entry occupies as many places as the frame it stands for has descriptors, and lies at the
-//! place of its first descriptor, so that both sides find descriptor and entry by the same index.
 //! How the two sides keep out of each other's way is in [`super::ring_index`].
 
-use core::{
-    cell::UnsafeCell,
-    mem::MaybeUninit, //
-};
+use core::cell::UnsafeCell;
 
 use kernel::{
     prelude::*,
@@ -17,7 +13,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
             Release, //
         },
         barrier::{
@@ -29,6 +24,7 @@ use kernel::{
 };
 
 use super::ring_index::{
+    self,
     AtomicCount,
     Counts,
     Gate, //
@@ -37,11 +33,6 @@ use super::ring_index::{
 impl AtomicCount for Atomic<u32> {
     fn new(value: u32) -> Self {
         Atomic::new(value)
-    }
-
-    #[inline]
-    fn load_relaxed(&self) -> u32 {
-        self.load(Relaxed)
     }
 
     #[inline]
@@ -60,17 +51,12 @@ impl AtomicCount for Atomic<u32> {
     }
 }
 
-struct Entry<T> {
-    value: T,
-    places: u32,
-}
-
 /// # Invariants
 ///
-/// The entries that `counts` says are between producer and consumer are initialised and belong to
-/// the consumer, all other places belong to the producer.
+/// The places that `counts` says are between producer and consumer belong to the consumer, all
+/// others belong to the producer.
 struct Shared<T> {
-    places: KVec<UnsafeCell<MaybeUninit<Entry<T>>>>,
+    places: KVec<UnsafeCell<T>>,
     counts: Counts<Atomic<u32>>,
 }
 
@@ -79,149 +65,143 @@ unsafe impl<T: Send> Sync for Shared<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send> Send for Shared<T> {}
 
-/// Where one side is in the ring.
-struct Position {
-    index: u32,
+/// Goes on from `index` by `n` places, at most one lap, in a ring of `size`; no division.
+#[inline]
+pub(crate) fn after(index: u32, n: u32, size: u32) -> u32 {
+    let index = index.wrapping_add(n);
+    if index >= size {
+        index.wrapping_sub(size)
+    } else {
+        index
+    }
+}
+
+/// The side that fills places.
+///
+/// # Invariants
+///
+/// `next` is the index of the first place that `end` has not published.
+pub(crate) struct Producer<T> {
+    shared: Arc<Shared<T>>,
+    end: ring_index::Producer,
+    next: u32,
     size: u32,
 }
 
-impl Position {
-    /// Goes `places` on, which are at most one lap. No division: the hot path has none.
-    fn advance(&mut self, places: u32) {
-        self.index += places;
-        if self.index >= self.size {
-            self.index -= self.size;
-        }
-    }
-}
-
-/// The side that adds entries.
-pub(crate) struct Producer<T> {
-    shared: Arc<Shared<T>>,
-    position: Position,
-}
-
-/// The side that takes them out.
+/// The side that empties them.
+///
+/// # Invariants
+///
+/// `next` is the index of the first place that `end` has not taken.
 pub(crate) struct Consumer<T> {
     shared: Arc<Shared<T>>,
-    position: Position,
+    end: ring_index::Consumer,
+    next: u32,
+    size: u32,
 }
 
-/// Creates a queue of `size` places.
-pub(crate) fn queue<T: Send>(size: u32) -> Result<(Producer<T>, Consumer<T>)> {
+/// Creates a ring of `size` places.
+pub(crate) fn ring<T: Default + Send>(size: u32) -> Result<(Producer<T>, Consumer<T>)> {
     let mut places = KVec::with_capacity(size as usize, GFP_KERNEL)?;
     for _ in 0..size {
-        places.push(UnsafeCell::new(MaybeUninit::uninit()), GFP_KERNEL)?;
+        places.push(UnsafeCell::new(T::default()), GFP_KERNEL)?;
     }
-    // INVARIANT: Empty.
-    let shared = Arc::new(
-        Shared {
-            places,
-            counts: Counts::new(size),
-        },
-        GFP_KERNEL,
-    )?;
-    let position = || Position { index: 0, size };
+    // INVARIANT: All places are the producer's.
+    let (counts, producer, consumer) = ring_index::ring(size);
+    let shared = Arc::new(Shared { places, counts }, GFP_KERNEL)?;
     Ok((
         Producer {
             shared: shared.clone(),
-            position: position(),
+            end: producer,
+            next: 0,
+            size,
         },
         Consumer {
             shared,
-            position: position(),
+            end: consumer,
+            next: 0,
+            size,
         },
     ))
 }
 
 impl<T> Producer<T> {
-    /// How many places are free. The consumer may free more at any time.
-    pub(crate) fn free(&self) -> u32 {
-        self.shared.counts.free()
+    /// Whether `room` places are free. The consumer may free more at any time.
+    #[inline]
+    pub(crate) fn has_room(&mut self, room: u32) -> bool {
+        self.end.has_room(&self.shared.counts, room)
     }
 
-    /// Closes the gate unless there are `room` free places; see [`Counts::stop_if_full`].
-    pub(crate) fn stop_if_full(&self, gate: &impl Gate, room: u32) -> bool {
-        self.shared.counts.stop_if_full(gate, room)
+    /// The index of the place `n` places after the next one, at most one lap away.
+    #[inline]
+    pub(crate) fn index(&self, n: u32) -> u32 {
+        after(self.next, n, self.size)
     }
 
-    /// The place that the next entry gets.
-    pub(crate) fn index(&self) -> u32 {
-        self.position.index
-    }
-
-    /// The place `n` places after the next one, which is at most one lap away.
-    pub(crate) fn index_after(&self, n: u32) -> u32 {
-        let mut position = Position { ..self.position };
-        position.advance(n);
-        position.index
-    }
-
-    /// Adds an entry that occupies `places` places.
-    ///
-    /// Gives it back where there are not as many.
-    pub(crate) fn push(&mut self, value: T, places: u32) -> Result<(), T> {
-        if places == 0 || places > self.free() {
-            return Err(value);
+    /// The place `n` places after the next one, if it is free.
+    #[inline]
+    pub(crate) fn place(&mut self, n: u32) -> Option<&mut T> {
+        if !self.has_room(n.wrapping_add(1)) {
+            return None;
         }
-        let Some(place) = self.shared.places.get(self.position.index as usize) else {
-            return Err(value);
-        };
+        let place = self.shared.places.get(self.index(n) as usize)?;
         // SAFETY: By the invariant of `Shared`, a free place is the producer's alone.
-        unsafe { (*place.get()).write(Entry { value, places }) };
-        self.position.advance(places);
+        Some(unsafe { &mut *place.get() })
+    }
 
-        // INVARIANT: The entry is initialised and becomes the consumer's.
-        self.shared.counts.produce(places);
-        Ok(())
+    /// Hands the next `places` places to the consumer; they were filled.
+    ///
+    /// Those that are not free stay where they are.
+    #[inline]
+    pub(crate) fn publish(&mut self, places: u32) {
+        if !self.has_room(places) {
+            return;
+        }
+        self.next = self.index(places);
+        // INVARIANT: They become the consumer's.
+        self.end.publish(&self.shared.counts, places);
+    }
+
+    /// Closes the gate unless `room` places are free; see [`ring_index::Producer::stop_if_full`].
+    #[inline]
+    pub(crate) fn stop_if_full(&mut self, gate: &impl Gate, room: u32) -> bool {
+        self.end.stop_if_full(&self.shared.counts, gate, room)
     }
 }
 
 impl<T> Consumer<T> {
-    /// The oldest entry, its place, and how many places it occupies.
-    pub(crate) fn front(&mut self) -> Option<(&mut T, u32, u32)> {
-        if self.shared.counts.is_empty() {
+    /// The oldest place that was published and not taken, and its index.
+    #[inline]
+    pub(crate) fn front(&mut self) -> Option<(&mut T, u32)> {
+        if !self.end.has_more(&self.shared.counts) {
             return None;
         }
-        let index = self.position.index;
-        let place = self.shared.places.get(index as usize)?;
-        // SAFETY: By the invariant of `Shared`, the entry is initialised and ours.
-        let entry = unsafe { (*place.get()).assume_init_mut() };
-        Some((&mut entry.value, index, entry.places))
+        let place = self.shared.places.get(self.next as usize)?;
+        // SAFETY: By the invariant of `Shared`, a published place is the consumer's alone.
+        Some((unsafe { &mut *place.get() }, self.next))
     }
 
-    /// Takes the oldest entry out.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        self.front()?;
-        let place = self.shared.places.get(self.position.index as usize)?;
-        // SAFETY: `front` found an entry there. It is moved out before its places are given back.
-        let entry = unsafe { (*place.get()).assume_init_read() };
-        self.position.advance(entry.places);
-
-        // INVARIANT: The places hold nothing any more and become the producer's.
-        self.shared.counts.consume(entry.places);
-        Some(entry.value)
+    /// Takes the oldest place, which [`Consumer::front`] showed. It is the consumer's until
+    /// [`Consumer::release`].
+    #[inline]
+    pub(crate) fn take(&mut self) {
+        if self.end.has_more(&self.shared.counts) {
+            self.end.take(1);
+            self.next = after(self.next, 1, self.size);
+        }
     }
 
-    /// Opens the gate if it is closed and there are `room` free places; see
-    /// [`Counts::wake_if_free`].
+    /// Gives the places that were taken back to the producer.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        // INVARIANT: No reference to a place is left, because they borrow `self`.
+        self.end.release(&self.shared.counts);
+    }
+
+    /// Opens the gate if it is closed and `room` places are free; see
+    /// [`ring_index::Consumer::wake_if_free`].
+    #[inline]
     pub(crate) fn wake_if_free(&self, gate: &impl Gate, room: u32) -> bool {
-        self.shared.counts.wake_if_free(gate, room)
-    }
-
-    /// The place `n` places after `index`, which is at most one lap away.
-    pub(crate) fn index_after(&self, index: u32, n: u32) -> u32 {
-        let mut position = Position {
-            index,
-            ..self.position
-        };
-        position.advance(n);
-        position.index
-    }
-}
-
-impl<T> Drop for Consumer<T> {
-    fn drop(&mut self) {
-        while self.pop().is_some() {}
+        self.end.wake_if_free(&self.shared.counts, gate, room)
     }
 }

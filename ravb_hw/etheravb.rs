@@ -27,11 +27,8 @@ const ETHERAVB: Variant = Variant {
     max_rx_frame: 2048,
     rx: RxFormat {
         words: 5,
-        // A frame of 2 KiB, with headroom and what `build_skb` needs, takes half a page too many.
-        layout: Layout {
-            size: 4096,
-            headroom: 128,
-        },
+        // The longest frame and its sum, with headroom and what `build_skb` needs, take a page.
+        layout: Layout::new(4096, 128, 2064),
         trailer: Trailer::Sum,
         // Frames with errors are stored, and their status says what is wrong.
         errors_counted: false,

@@ -29,10 +29,7 @@ pub(crate) const GBETH: Variant = Variant {
     rx: RxFormat {
         words: 2,
         // Two to a page of 4 KiB. A frame that is longer takes several.
-        layout: Layout {
-            size: 2048,
-            headroom: 128,
-        },
+        layout: Layout::new(2048, 128, u32::MAX),
         trailer: Trailer::Verdicts,
         errors_counted: true,
     },

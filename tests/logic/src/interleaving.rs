@@ -8,15 +8,11 @@ use loom::sync::atomic::{fence, AtomicBool, AtomicU32};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::ring_index::{AtomicCount, Counts, Gate};
+use crate::ring_index::{ring, AtomicCount, Counts, Gate};
 
 impl AtomicCount for AtomicU32 {
     fn new(value: u32) -> Self {
         AtomicU32::new(value)
-    }
-
-    fn load_relaxed(&self) -> u32 {
-        self.load(Relaxed)
     }
 
     fn load_acquire(&self) -> u32 {
@@ -69,8 +65,9 @@ fn transfer(size: u32, need: u32, frames: u32) {
     // More switches than this between threads that do not wait find nothing new, and take hours.
     model.preemption_bound = Some(3);
     model.check(move || {
+        let (counts, mut producer, mut end) = ring(size);
         let ring = Arc::new(Ring {
-            counts: Counts::new(size),
+            counts,
             places: (0..size).map(|_| UnsafeCell::new(u32::MAX)).collect(),
             queue: Queue(AtomicBool::new(false)),
         });
@@ -79,7 +76,7 @@ fn transfer(size: u32, need: u32, frames: u32) {
             let ring = ring.clone();
             thread::spawn(move || {
                 for frame in 0..frames {
-                    while ring.counts.is_empty() {
+                    while !end.has_more(&ring.counts) {
                         thread::yield_now();
                     }
                     let place = (frame * need % size) as usize;
@@ -87,8 +84,9 @@ fn transfer(size: u32, need: u32, frames: u32) {
                         // SAFETY: The place is the consumer's; loom checks that.
                         assert_eq!(unsafe { *value }, frame);
                     });
-                    ring.counts.consume(need);
-                    ring.counts.wake_if_free(&ring.queue, need);
+                    end.take(need);
+                    end.release(&ring.counts);
+                    end.wake_if_free(&ring.counts, &ring.queue, need);
                 }
             })
         };
@@ -96,9 +94,9 @@ fn transfer(size: u32, need: u32, frames: u32) {
         for frame in 0..frames {
             // A wake-up that was late may find the ring full again. Then the producer must stop
             // anew, and not miss the next one.
-            while ring.queue.0.load(Acquire) || ring.counts.free() < need {
+            while ring.queue.0.load(Acquire) || !producer.has_room(&ring.counts, need) {
                 if !ring.queue.is_stopped() {
-                    ring.counts.stop_if_full(&ring.queue, need);
+                    producer.stop_if_full(&ring.counts, &ring.queue, need);
                 }
                 thread::yield_now();
             }
@@ -107,8 +105,8 @@ fn transfer(size: u32, need: u32, frames: u32) {
                 // SAFETY: The place is the producer's; loom checks that.
                 unsafe { *value = frame };
             });
-            ring.counts.produce(need);
-            ring.counts.stop_if_full(&ring.queue, need);
+            producer.publish(&ring.counts, need);
+            producer.stop_if_full(&ring.counts, &ring.queue, need);
         }
         consumer.join().unwrap();
     });

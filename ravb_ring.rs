@@ -61,6 +61,12 @@ impl Descriptors {
         u32::from_le(read_word(&self.words, self.word(index)))
     }
 
+    /// Reads the second word of descriptor `index`.
+    fn pointer(&self, index: u32) -> u32 {
+        let word = self.word(index).wrapping_add(1);
+        u32::from_le(read_word(&self.words, word))
+    }
+
     /// Writes the second word of descriptor `index`.
     #[inline]
     fn set_pointer(&self, index: u32, pointer: u32) {
@@ -186,6 +192,17 @@ impl RxRing {
         self.current = self.after(slot);
         self.armed -= 1;
         Some((slot, word))
+    }
+
+    /// Where the data of `slot` goes. Not for the hot path, which remembers it.
+    pub(crate) fn pointer(&self, slot: u32) -> u32 {
+        self.ring.descriptors.pointer(slot)
+    }
+
+    /// The slots that are the hardware's, or that it has filled and that were not taken yet.
+    pub(crate) fn armed(&self) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(Some(self.current), |&slot| Some(self.after(slot)))
+            .take(self.armed as usize)
     }
 
     /// How many slots are empty.

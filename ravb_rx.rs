@@ -166,10 +166,22 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         if self.refill(Gfp::Atomic) < vacant {
             stats.alloc_fail.add(1);
         }
+        debug_assert!(self.every_armed_slot_has_its_buffer());
         if self.ring.is_exhausted() {
             return cx.budget();
         }
         done
+    }
+
+    /// Whether no slot was lost or handed out twice. Kernels with `CONFIG_RUST_DEBUG_ASSERTIONS`
+    /// look after each poll.
+    fn every_armed_slot_has_its_buffer(&self) -> bool {
+        let mut addresses = self.ring.armed().map(|slot| {
+            let buffer = self.buffers.get(slot as usize)?.as_ref()?;
+            let address = u32::try_from(buffer.dma_address()).ok()?;
+            Some(self.ring.pointer(slot) == address)
+        });
+        addresses.all(|found| found == Some(true))
     }
 
     /// Takes a good frame that is whole in its slot.

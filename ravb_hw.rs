@@ -13,7 +13,7 @@
 //! writing 1 leaves it alone, but reserved bits must be written 0.
 //!
 //! What the generations have in common is in [`Regs`]; what they differ in is a [`Variant`] each:
-//! numbers, and an implementation of [`Generation`] for what is not a number.
+//! constants, and an implementation of [`Generation`] for what is none.
 
 mod etheravb;
 mod gbeth;
@@ -519,6 +519,7 @@ pub(crate) enum Cause {
 }
 
 /// An interrupt line.
+#[derive(Clone, Copy)]
 pub(crate) struct Line {
     /// Its name in the device tree; `None` is the first one.
     pub(crate) name: Option<&'static CStr>,
@@ -528,9 +529,9 @@ pub(crate) struct Line {
     pub(crate) cause: Cause,
 }
 
-/// A kind of hardware, in numbers.
+/// A kind of hardware, by what is constant about it.
 pub(crate) struct Variant {
-    /// What is not a number.
+    /// What it does.
     generation: &'static dyn Generation,
     /// Queues of each direction.
     pub(crate) queues: u16,
@@ -548,60 +549,80 @@ pub(crate) struct Variant {
     pub(crate) phy_restriction: phy::Restriction,
     /// Small cores: interrupts are to be deferred in software.
     pub(crate) coalesce: bool,
+    /// Delays of RGMII that the MAC can insert.
+    delays: Delays,
+    /// SoCs that cannot delay the transmit clock, by what they are compatible with.
+    no_tx_delay: &'static [&'static CStr],
+    /// The E-MAC reports a link pin.
+    link_pin: bool,
+    /// The clock of the gPTP timer, where that has one of its own.
+    pub(crate) gptp_clock: Option<&'static CStr>,
     /// The interrupt lines.
     pub(crate) lines: &'static [Line],
 }
 
+/// The one line of a device whose line tells of everything.
+const ONE_LINE: &[Line] = &[Line {
+    name: None,
+    label: "",
+    cause: Cause::All,
+}];
+
 impl Variant {
-    /// Interprets what the device tree says of the wiring; delays are in ps.
+    /// The delays that the MAC of `dev` can insert.
+    fn delays_of(&self, dev: &Device<Bound>) -> Delays {
+        let is = |name: &&CStr| {
+            let node = dev.fwnode();
+            node.is_some_and(|node| node.property_match_string(c"compatible", name).is_ok())
+        };
+        Delays {
+            tx: self.delays.tx && !self.no_tx_delay.iter().any(is),
+            ..self.delays
+        }
+    }
+
+    /// Interprets what the device tree of `dev` says of the wiring; delays are in ps.
     ///
-    /// Where the MAC inserts a delay, the PHY must not: it is told plain RGMII. Old device trees
-    /// ask the MAC for delays by the mode, if they have no property for them.
+    /// Old device trees ask for delays by the mode, without a property. A delay that the MAC then
+    /// inserts, the PHY must not insert again: it is asked for the rest.
     pub(crate) fn wiring(
         &self,
+        dev: &Device<Bound>,
         interface: Interface,
         rx_delay: Option<u32>,
         tx_delay: Option<u32>,
         link_pin: Option<LinkPin>,
     ) -> Wiring {
-        let mut wiring = Wiring {
-            interface,
-            delays: Delays::default(),
-            // GbEth has a pin for each PHY, which its E-MAC does not report.
-            link_pin: link_pin.filter(|_| self.generation.has_link_pin()),
-        };
-        if !self.generation.has_delays() {
-            return wiring;
-        }
-        if rx_delay.is_some() || tx_delay.is_some() {
-            let wanted = |delay: Option<u32>| delay.is_some_and(|ps| ps != 0);
-            wiring.delays = Delays {
-                rx: wanted(rx_delay),
-                tx: wanted(tx_delay),
-            };
+        let is = |rx, tx| interface == Interface::rgmii(rx, tx);
+        let by_mode = rx_delay.is_none() && tx_delay.is_none();
+        let (rx, tx) = if by_mode {
+            let both = is(true, true);
+            (both || is(true, false), both || is(false, true))
         } else {
-            wiring.delays = Delays {
-                rx: interface == Interface::RGMII_ID || interface == Interface::RGMII_RXID,
-                tx: interface == Interface::RGMII_ID || interface == Interface::RGMII_TXID,
-            };
-            if wiring.delays.rx || wiring.delays.tx {
-                wiring.interface = Interface::RGMII;
-            }
+            let wanted = |delay: Option<u32>| delay.is_some_and(|ps| ps != 0);
+            (wanted(rx_delay), wanted(tx_delay))
+        };
+        let possible = self.delays_of(dev);
+        let delays = Delays {
+            rx: rx && possible.rx,
+            tx: tx && possible.tx,
+        };
+        Wiring {
+            interface: if by_mode && delays != Delays::NONE {
+                Interface::rgmii(rx && !delays.rx, tx && !delays.tx)
+            } else {
+                interface
+            },
+            delays,
+            link_pin: link_pin.filter(|_| self.link_pin),
         }
-        wiring
     }
 }
 
-/// What differs between the generations and is not a number.
+/// What the generations do in different ways.
 ///
 /// A new one needs an implementation of this and a [`Variant`], in a file below `ravb_hw/`.
 trait Generation: Sync {
-    /// Whether the MAC can delay the clocks of RGMII.
-    fn has_delays(&self) -> bool;
-
-    /// Whether the E-MAC reports a link pin.
-    fn has_link_pin(&self) -> bool;
-
     /// Enters CONFIG mode.
     fn enter_config(&self, regs: &Regs<'_>) -> Result {
         regs.set_mode(Mode::Config)
@@ -647,13 +668,21 @@ pub(crate) struct Wiring {
     pub(crate) link_pin: Option<LinkPin>,
 }
 
-/// Delays of clock signals that the MAC inserts.
-#[derive(Clone, Copy, Default)]
+/// Delays of clock signals that the MAC inserts, or can insert.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delays {
     /// 1.8 ns on the receive clock.
     pub(crate) rx: bool,
     /// 2.0 ns on the transmit clock.
     pub(crate) tx: bool,
+}
+
+impl Delays {
+    /// None.
+    const NONE: Self = Self {
+        rx: false,
+        tx: false,
+    };
 }
 
 /// Which level of the link pin means that there is a link.

@@ -313,8 +313,12 @@ impl RavbDriver {
                 .map_err(|e| dev_err_probe!(dev, e, "missing interrupt{}", line.label))?;
             irqs.push(irq, GFP_KERNEL)?;
         }
-        // The power domain switches the clocks; here it is only seen that there are both.
+        // The power domain switches the clocks; here it is only seen that they are there.
         let _ = Clk::get(dev, None).map_err(|e| dev_err_probe!(dev, e, "missing clock"))?;
+        if let Some(name) = variant.gptp_clock {
+            let _ = Clk::get(dev, Some(name))
+                .map_err(|e| dev_err_probe!(dev, e, "missing clock gptp"))?;
+        }
         if !has_property(dev, c"power-domains") {
             return Err(dev_err_probe!(dev, EINVAL, "missing power domain"));
         }
@@ -385,6 +389,7 @@ impl RavbDriver {
             Some(LinkPin::ActiveHigh)
         };
         Ok(variant.wiring(
+            dev,
             interface,
             delay(c"rx-internal-delay-ps"),
             delay(c"tx-internal-delay-ps"),

@@ -78,16 +78,16 @@ pub(crate) struct Interface(bindings::phy_interface_t);
 impl Interface {
     /// MII.
     pub(crate) const MII: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_MII);
-    /// RGMII whose clocks somebody else delays, the board or the MAC.
-    pub(crate) const RGMII: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII);
-    /// RGMII with both clocks delayed.
-    pub(crate) const RGMII_ID: Self = Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_ID);
-    /// RGMII with the receive clock delayed.
-    pub(crate) const RGMII_RXID: Self =
-        Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_RXID);
-    /// RGMII with the transmit clock delayed.
-    pub(crate) const RGMII_TXID: Self =
-        Self(bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_TXID);
+    /// RGMII, with the PHY delaying the receive clock, the transmit clock, both, or none. What it
+    /// does not delay, the board or the MAC does.
+    pub(crate) const fn rgmii(rx: bool, tx: bool) -> Self {
+        Self(match (rx, tx) {
+            (false, false) => bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII,
+            (true, false) => bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_RXID,
+            (false, true) => bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_TXID,
+            (true, true) => bindings::phy_interface_t_PHY_INTERFACE_MODE_RGMII_ID,
+        })
+    }
 
     /// Reads the property; ENODEV where there is none.
     pub(crate) fn of_device(dev: &Device<Bound>) -> Result<Self> {

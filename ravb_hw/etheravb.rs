@@ -12,16 +12,66 @@ use kernel::{
 
 use super::*;
 
-/// What the family has in common.
-const ETHERAVB: Variant = Variant {
+/// R-Car Gen2: one interrupt line, and data to transmit must be aligned.
+pub(crate) const GEN2: Variant = Variant {
+    tx_alignment: 4,
+    ..OLDEST
+};
+
+/// R-Car Gen3 and RZ/G2.
+pub(crate) const GEN3: Variant = Variant {
+    generation: &GEN3_WAYS,
+    delays: Delays { rx: true, tx: true },
+    lines: &[
+        line(c"ch22", ":ch22:multi", Cause::Errors),
+        line(c"ch24", ":ch24:emac", Cause::Emac),
+        RX_BE,
+        RX_NC,
+        TX_BE,
+        TX_NC,
+    ],
+    // RZ/G2E, R-Car E3 and D3.
+    no_tx_delay: &[
+        c"renesas,etheravb-r8a774c0",
+        c"renesas,etheravb-r8a77990",
+        c"renesas,etheravb-r8a77995",
+    ],
+    ..OLDEST
+};
+
+/// R-Car Gen4: MII, too.
+pub(crate) const GEN4: Variant = Variant {
     generation: &EtherAvb {
-        clock: GptpClock::AfterConfig,
-        masks: QueueMaskAccess::Shared,
-        lines_of_queues: false,
-        delays: false,
-        mii_select: false,
-        counts_timeouts: false,
+        mii_select: true,
+        ..GEN3_WAYS
     },
+    no_tx_delay: &[],
+    ..GEN3
+};
+
+/// RZ/V2M: Gen3 with parts of Gen2, and lines of its own for errors and management.
+pub(crate) const RZV2M: Variant = Variant {
+    generation: &EtherAvb {
+        lines_of_queues: true,
+        ..OLDEST_WAYS
+    },
+    gptp_clock: Some(c"gptp"),
+    lines: &[
+        line(c"dia", ":dia", Cause::Errors),
+        line(c"line3", ":line3", Cause::Emac),
+        line(c"err_a", ":err_a", Cause::Errors),
+        line(c"mgmt_a", ":mgmt_a", Cause::Errors),
+        RX_BE,
+        RX_NC,
+        TX_BE,
+        TX_NC,
+    ],
+    ..OLDEST
+};
+
+/// What the family began with; the others say what has changed.
+const OLDEST: Variant = Variant {
+    generation: &OLDEST_WAYS,
     queues: 2,
     max_tx_frame: 2044,
     max_rx_frame: 2048,
@@ -37,84 +87,39 @@ const ETHERAVB: Variant = Variant {
     features: Features::RX_CHECKSUM.and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::FastFullDuplex,
     coalesce: false,
-    lines: &[],
+    delays: Delays::NONE,
+    no_tx_delay: &[],
+    link_pin: true,
+    gptp_clock: None,
+    lines: ONE_LINE,
 };
 
-/// R-Car Gen2: one interrupt line, and data to transmit must be aligned.
-pub(crate) const GEN2: Variant = Variant {
-    tx_alignment: 4,
-    lines: &[Line {
-        name: None,
-        label: "",
-        cause: Cause::All,
-    }],
-    ..ETHERAVB
+/// The same, of what the hardware does.
+const OLDEST_WAYS: EtherAvb = EtherAvb {
+    clock: GptpClock::AfterConfig,
+    masks: QueueMaskAccess::Shared,
+    lines_of_queues: false,
+    mii_select: false,
+    counts_timeouts: false,
 };
 
-/// R-Car Gen3 and RZ/G2.
-pub(crate) const GEN3: Variant = Variant {
-    generation: &EtherAvb {
-        clock: GptpClock::WithConfig,
-        masks: QueueMaskAccess::SetAndClear,
-        lines_of_queues: true,
-        delays: true,
-        mii_select: false,
-        counts_timeouts: true,
-    },
-    lines: &[
-        line(c"ch22", ":ch22:multi", Cause::Errors),
-        line(c"ch24", ":ch24:emac", Cause::Emac),
-        line(c"ch0", ":ch0:rx_be", Cause::Queue(QueueId::BestEffort)),
-        line(c"ch1", ":ch1:rx_nc", Cause::Queue(QueueId::NetworkControl)),
-        line(c"ch18", ":ch18:tx_be", Cause::Queue(QueueId::BestEffort)),
-        line(
-            c"ch19",
-            ":ch19:tx_nc",
-            Cause::Queue(QueueId::NetworkControl),
-        ),
-    ],
-    ..ETHERAVB
+const GEN3_WAYS: EtherAvb = EtherAvb {
+    clock: GptpClock::WithConfig,
+    masks: QueueMaskAccess::SetAndClear,
+    lines_of_queues: true,
+    counts_timeouts: true,
+    ..OLDEST_WAYS
 };
 
-/// R-Car Gen4: MII, too.
-pub(crate) const GEN4: Variant = Variant {
-    generation: &EtherAvb {
-        clock: GptpClock::WithConfig,
-        masks: QueueMaskAccess::SetAndClear,
-        lines_of_queues: true,
-        delays: true,
-        mii_select: true,
-        counts_timeouts: true,
-    },
-    ..GEN3
-};
+// Where each queue has lines of its own, they are these.
+const RX_BE: Line = queue_line(c"ch0", ":ch0:rx_be", QueueId::BestEffort);
+const RX_NC: Line = queue_line(c"ch1", ":ch1:rx_nc", QueueId::NetworkControl);
+const TX_BE: Line = queue_line(c"ch18", ":ch18:tx_be", QueueId::BestEffort);
+const TX_NC: Line = queue_line(c"ch19", ":ch19:tx_nc", QueueId::NetworkControl);
 
-/// RZ/V2M: Gen3 with parts of Gen2, and lines of its own for errors and management.
-pub(crate) const RZV2M: Variant = Variant {
-    generation: &EtherAvb {
-        clock: GptpClock::AfterConfig,
-        masks: QueueMaskAccess::Shared,
-        lines_of_queues: true,
-        delays: false,
-        mii_select: false,
-        counts_timeouts: false,
-    },
-    lines: &[
-        line(c"dia", ":dia", Cause::Errors),
-        line(c"line3", ":line3", Cause::Emac),
-        line(c"err_a", ":err_a", Cause::Errors),
-        line(c"mgmt_a", ":mgmt_a", Cause::Errors),
-        line(c"ch0", ":ch0:rx_be", Cause::Queue(QueueId::BestEffort)),
-        line(c"ch1", ":ch1:rx_nc", Cause::Queue(QueueId::NetworkControl)),
-        line(c"ch18", ":ch18:tx_be", Cause::Queue(QueueId::BestEffort)),
-        line(
-            c"ch19",
-            ":ch19:tx_nc",
-            Cause::Queue(QueueId::NetworkControl),
-        ),
-    ],
-    ..ETHERAVB
-};
+const fn queue_line(name: &'static CStr, label: &'static str, queue: QueueId) -> Line {
+    line(name, label, Cause::Queue(queue))
+}
 
 const fn line(name: &'static CStr, label: &'static str, cause: Cause) -> Line {
     Line {
@@ -140,13 +145,12 @@ enum QueueMaskAccess {
     SetAndClear,
 }
 
+/// The ways of a member of the family.
 struct EtherAvb {
     clock: GptpClock,
     masks: QueueMaskAccess,
     /// Each queue has interrupt lines of its own.
     lines_of_queues: bool,
-    /// The MAC can delay the clocks of RGMII.
-    delays: bool,
     /// The MAC can do MII.
     mii_select: bool,
     /// There is a counter of frames that were not transmitted in time.
@@ -154,14 +158,6 @@ struct EtherAvb {
 }
 
 impl Generation for EtherAvb {
-    fn has_delays(&self) -> bool {
-        self.delays
-    }
-
-    fn has_link_pin(&self) -> bool {
-        true
-    }
-
     fn enter_config(&self, regs: &Regs<'_>) -> Result {
         match self.clock {
             GptpClock::AfterConfig => {
@@ -172,7 +168,7 @@ impl Generation for EtherAvb {
                 ccc.with_gac(true).with_const_csel::<1>()
             })?,
         }
-        if self.delays {
+        if regs.hw.variant.delays != Delays::NONE {
             let delays = regs.hw.wiring.delays;
             regs.io()
                 .update(APSR, |apsr| apsr.with_rdm(delays.rx).with_tdm(delays.tx));

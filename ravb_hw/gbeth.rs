@@ -39,24 +39,17 @@ pub(crate) const GBETH: Variant = Variant {
         .and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::None,
     coalesce: true,
-    lines: &[Line {
-        name: None,
-        label: "",
-        cause: Cause::All,
-    }],
+    delays: Delays::NONE,
+    no_tx_delay: &[],
+    // There is a pin for each PHY, which the E-MAC does not report.
+    link_pin: false,
+    gptp_clock: None,
+    lines: ONE_LINE,
 };
 
 struct GbEth;
 
 impl Generation for GbEth {
-    fn has_delays(&self) -> bool {
-        false
-    }
-
-    fn has_link_pin(&self) -> bool {
-        false
-    }
-
     fn init_dmac(&self, regs: &Regs<'_>) {
         let io = regs.io();
 

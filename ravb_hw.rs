@@ -1052,7 +1052,7 @@ impl<'bound> Regs<'bound> {
 
     /// Stops the DMAC in an orderly way: what is under way is finished first.
     ///
-    /// On failure the DMAC may still access memory; only [`Mode::Reset`] stops it then.
+    /// On failure the DMAC may still access memory until [`Regs::halt`].
     pub(crate) fn stop_dma(&self) -> Result {
         self.wait(|io| io.read(TCCR).tsrq().get() == 0)?;
         self.wait(|io| io.read(CSR).tpo().get() == 0)?;
@@ -1062,5 +1062,14 @@ impl<'bound> Regs<'bound> {
         self.io().update(CCC, |ccc| ccc.with_dtsr(true));
         self.wait(|io| io.read(CSR).dts())?;
         self.set_mode(Mode::Config)
+    }
+
+    /// Stops the DMAC in any case. The end of frames is not waited for, only that of what it does
+    /// on the bus at this moment.
+    pub(crate) fn halt(&self) {
+        self.io().update(CCC, |ccc| ccc.with_dtsr(true));
+        // What fails was reported, and RESET mode ends everything.
+        let _ = self.wait(|io| io.read(CSR).dts());
+        let _ = self.set_mode(Mode::Reset);
     }
 }

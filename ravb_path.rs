@@ -228,8 +228,7 @@ impl<'bound> DataPath<'bound> {
                 "DMA does not come to an end, resetting the device\n"
             );
         }
-        // This stops it in any case.
-        let _ = regs.set_mode(Mode::Reset);
+        regs.halt();
         *up = false;
         drop(up);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Frames on demand, with any length and any status (property `inject`).
 //!
-//! The value is a JSON object:
+//! The value is a JSON object, or an array of such whose frames come in turns:
 //!
 //! | key | meaning | default |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //! | `stored` | how many bytes reach memory, instead of frame and trailer |  |
 //! | `bad_fcs` | true: the FCS does not match | false |
 //! | `filter` | false: pass the address filter | true |
-//! | `count` | number of frames | 1 |
+//! | `count` | number of frames, or of turns; in an array that of the first counts | 1 |
 //! | `gap_ns` | from start to start of frames, if longer than a frame | 0 |
 //! | `seq_at` | offset at which frame i carries i as 32 bits, big endian |  |
 
@@ -107,10 +107,9 @@ impl Model {
         Ok(frame)
     }
 
-    /// Puts frames on the wire as the JSON text asks.
-    pub(crate) fn inject(&mut self, h: &mut dyn Host, text: &str) -> Result<(), String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let object = value.as_object().ok_or("not a JSON object")?;
+    /// What an object asks for: the frame, and the gap after it.
+    fn injected(&self, object: &Value) -> Result<(Arrival, u64), String> {
+        let object = object.as_object().ok_or("not a JSON object")?;
         const KEYS: &[&str] = &[
             "hex",
             "len",
@@ -130,36 +129,51 @@ impl Model {
         if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(format!("{key}: unknown key"));
         }
-        let frame: std::rc::Rc<[u8]> = self.injected_frame(object)?.into();
         let status = number(object, "msc")?.map(u8::try_from).transpose();
-        let status = status.map_err(|_| "msc: more than a byte")?;
-        let truncated = flag(object, "truncated", false)?;
-        let stored = number(object, "stored")?.map(|bytes| bytes as usize);
-        let bad_fcs = flag(object, "bad_fcs", false)?;
-        let unfiltered = !flag(object, "filter", true)?;
-        let gap = number(object, "gap_ns")?.unwrap_or(0);
-        let count = number(object, "count")?.unwrap_or(1);
         let sequence_at = number(object, "seq_at")?;
-        if count > MAX_COUNT || sequence_at.is_some_and(|at| at > MAX_LEN) {
-            return Err("count or seq_at: too large".to_owned());
+        if sequence_at.is_some_and(|at| at > MAX_LEN) {
+            return Err("seq_at: too large".to_owned());
+        }
+        let arrival = Arrival {
+            at: 0,
+            frame: self.injected_frame(object)?.into(),
+            status: status.map_err(|_| "msc: more than a byte")?,
+            truncated: flag(object, "truncated", false)?,
+            stored: number(object, "stored")?.map(|bytes| bytes as usize),
+            bad_fcs: flag(object, "bad_fcs", false)?,
+            unfiltered: !flag(object, "filter", true)?,
+            sequence: sequence_at.map(|at| (at as usize, 0)),
+            backlog: 0,
+        };
+        Ok((arrival, number(object, "gap_ns")?.unwrap_or(0)))
+    }
+
+    /// Puts frames on the wire as the JSON text asks.
+    pub(crate) fn inject(&mut self, h: &mut dyn Host, text: &str) -> Result<(), String> {
+        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let objects = match &value {
+            Value::Array(objects) => objects.as_slice(),
+            object => std::slice::from_ref(object),
+        };
+        let turn = objects.iter().map(|object| self.injected(object));
+        let turn: Vec<(Arrival, u64)> = turn.collect::<Result<_, _>>()?;
+        let first = objects.first().and_then(Value::as_object);
+        let count = number(first.ok_or("no frame")?, "count")?.unwrap_or(1);
+        if count > MAX_COUNT {
+            return Err("count: too large".to_owned());
         }
         let now = h.now();
         let mut earliest = now;
         for i in 0..count {
-            let arrival = Arrival {
-                at: 0,
-                frame: frame.clone(),
-                status,
-                truncated,
-                stored,
-                bad_fcs,
-                unfiltered,
-                sequence: sequence_at.map(|at| (at as usize, i as u32)),
-                backlog: 0,
-            };
-            earliest = self
-                .enqueue_arrival(now, earliest, arrival)
-                .saturating_add(gap);
+            for (arrival, gap) in &turn {
+                let mut arrival = arrival.clone();
+                if let Some((_, number)) = &mut arrival.sequence {
+                    *number = i as u32;
+                }
+                earliest = self
+                    .enqueue_arrival(now, earliest, arrival)
+                    .saturating_add(*gap);
+            }
         }
         self.settle(h);
         Ok(())

@@ -22,7 +22,7 @@
 //! | [`phy`] | management bus and PHY |
 //! | `irq` | interrupt lines |
 //! | [`cpg`] | the clock generator the device hangs on |
-//! | [`rules`], [`counters`] | what a driver does wrong, and what it costs |
+//! | [`rules`], [`counters`], `record` | what a driver does wrong, what it costs, in which order |
 //! | `faults`, `inject`, `watch` | misbehaviour and frames on demand, watch windows |
 //! | [`properties`] | everything that can be set or read by name |
 #![deny(unsafe_code)]
@@ -41,6 +41,7 @@ mod model;
 mod modes;
 pub mod phy;
 pub mod properties;
+mod record;
 pub mod regs;
 pub mod rules;
 pub mod testing;

@@ -8,6 +8,7 @@ use crate::gptp::Gptp;
 use crate::host::Host;
 use crate::modes::{Mode, Modes};
 use crate::phy::{Mdio, Phy, PhyConfig};
+use crate::record::Record;
 use crate::regs::{bit, reg, Access, RegisterFile, When};
 use crate::rules::{Rule, Rules};
 use crate::variant::{ClockOff, Variant, GBETH};
@@ -95,6 +96,7 @@ pub struct Model {
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
     pub(crate) watch: Watch,
+    pub(crate) record: Record,
     deadline: u64,
 }
 
@@ -122,6 +124,7 @@ impl Model {
             rules: Rules::default(),
             counters: Counters::new(variant.irqs + 1),
             watch: Watch::default(),
+            record: Record::default(),
             deadline: u64::MAX,
         }
     }
@@ -229,6 +232,20 @@ impl Model {
         false
     }
 
+    /// Notes an access where a user asked for it.
+    fn observe(&mut self, h: &mut dyn Host, is_write: bool, offset: u64, value: u32) {
+        if !self.record.on && !self.settings.trace {
+            return;
+        }
+        let name = self.regs.name(offset);
+        if self.settings.trace {
+            let what = if is_write { "write" } else { "read" };
+            let now = h.now();
+            h.log(&format!("{now} {what} {name} = {value:#x}"));
+        }
+        self.record.add(is_write, offset, name, value);
+    }
+
     /// A 32-bit read at byte offset `offset` of the window.
     pub fn read(&mut self, h: &mut dyn Host, offset: u64) -> u32 {
         self.counters.mmio(offset, false);
@@ -263,10 +280,7 @@ impl Model {
         if register.access == Access::Counter && self.counters_clear_on_read() {
             self.regs.set(offset, 0);
         }
-        if self.settings.trace {
-            let (now, name) = (h.now(), self.regs.name(offset.into()));
-            h.log(&format!("{now} read {name} = {value:#x}"));
-        }
+        self.observe(h, false, offset.into(), value);
         value
     }
 
@@ -280,10 +294,7 @@ impl Model {
         if !self.access_allowed(h, "write", offset) {
             return;
         }
-        if self.settings.trace {
-            let (now, name) = (h.now(), self.regs.name(offset));
-            h.log(&format!("{now} write {name} = {value:#x}"));
-        }
+        self.observe(h, true, offset, value);
         let Some(register) = self.regs.lookup(offset) else {
             self.broken(
                 h,
@@ -293,6 +304,14 @@ impl Model {
             return;
         };
         let offset = offset as u16;
+        if self.modes.pending() && offset != reg::CCC {
+            let name = self.regs.name(offset.into());
+            self.broken(
+                h,
+                Rule::ModeChangeNotAwaited,
+                &format!("{name} = {value:#x}"),
+            );
+        }
         if let Some(rule) = self.write_breaks(offset, value) {
             let mode = self.modes.current;
             let name = self.regs.name(offset.into());

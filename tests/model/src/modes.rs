@@ -57,6 +57,13 @@ impl Default for Modes {
     }
 }
 
+impl Modes {
+    /// A mode was asked for that is not there yet.
+    pub(crate) fn pending(&self) -> bool {
+        self.current != self.target
+    }
+}
+
 impl Model {
     /// True while frames flow.
     pub(crate) fn operating(&self) -> bool {
@@ -70,7 +77,7 @@ impl Model {
     }
 
     pub(crate) fn read_csr(&mut self, h: &mut dyn Host) -> u32 {
-        if self.modes.current != self.modes.target && self.modes.delay_reads > 0 {
+        if self.modes.pending() && self.modes.delay_reads > 0 {
             self.modes.delay_reads -= 1;
             self.try_mode_change(h);
         }

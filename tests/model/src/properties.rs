@@ -12,6 +12,7 @@ use crate::emac::LinkPin;
 use crate::host::Host;
 use crate::model::Model;
 use crate::phy::{Mdio, Partner, Phy, PhyConfig};
+use crate::regs::reg;
 use crate::variant::{ClockOff, VARIANTS};
 
 type Set = fn(&mut Model, &mut dyn Host, &str) -> Result<(), String>;
@@ -411,6 +412,13 @@ pub static TABLE: &[Property] = &[
             "In half duplex one frame in so many collides once; 0 for none"),
     action!("inject", "JSON: frames to be received; see the documentation of the module inject",
             |m, h, text| m.inject(h, text)),
+    action!("emac-status", "Number: bits of ECSR that come up, as by an event of the MAC",
+            |m, h, text| {
+                let bits = parse_u32(text)?;
+                m.regs.raise(reg::ECSR, bits);
+                m.settle(h);
+                Ok(())
+            }),
     action!("emac-events", "JSON: events to add to E-MAC counters, such as {\"TROCR\": 3}",
             |m, _, text| m.add_emac_events(text)),
     // Observation.
@@ -421,6 +429,17 @@ pub static TABLE: &[Property] = &[
     flag!("eager-fetch", true, settings.eager_fetch,
           "The engine looks at the descriptors after each watched store"),
     flag!("trace", true, settings.trace, "Log every register access"),
+    Property {
+        name: "record", at_runtime: true,
+        description: "Keep a record of register accesses; switching it on starts a new one",
+        get: |m| switch(m.record.on),
+        set: Some(|m, _, text| {
+            m.record.switch(parse_switch(text)?);
+            Ok(())
+        }),
+    },
+    result!("accesses", "JSON: the record, without accesses to the pins of the management bus",
+            |m| m.record.json().to_string()),
     result!("violations", "JSON: broken rules and how often",
             |m| m.rules.counts_json().to_string()),
     result!("violation-log", "JSON: lines logged for broken rules",

@@ -40,6 +40,8 @@ rules! {
     ClockOffInOperation = "clock-off-in-operation",
     /// A mode change that skips CONFIG (A).
     ModeTransition = "mode-transition",
+    /// A register was written while a change of the mode was on its way (K-ml 9039cd4c6163).
+    ModeChangeNotAwaited = "mode-change-not-awaited",
     /// CCC.GAC or CSEL was changed without a change of mode (K-drv); they keep their value (A).
     GacWithoutMode = "gac-without-mode",
     /// A transmit request outside OPERATION mode (K-ml 6f32c0866020); it is lost.

@@ -275,3 +275,15 @@ fn a_stopped_clock_stops_traffic_and_lines() {
     m.run(SETTLE);
     assert_eq!(m.host.sent.len(), 1);
 }
+
+#[test]
+fn a_change_of_the_mode_is_to_be_awaited() {
+    let mut m = Machine::new();
+    m.set("mode-change-delay", "2");
+    m.write(reg::CCC, 1);
+    m.write(reg::TCCR, 0);
+    assert_eq!(m.model.violations(Rule::ModeChangeNotAwaited), 1);
+    assert_eq!([0; 2].map(|_| ops(&mut m)), [1, 2]);
+    m.write(reg::RTC, 0x7ffc_2000);
+    assert_eq!(m.model.violations(Rule::ModeChangeNotAwaited), 1);
+}

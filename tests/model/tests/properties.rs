@@ -170,3 +170,17 @@ fn registers_are_shown_by_name() {
     m.set("variant", "gen3");
     assert_eq!(m.json("registers")["APSR"], 0);
 }
+
+#[test]
+fn accesses_are_recorded_in_order() {
+    let mut m = Machine::new();
+    m.write(reg::CCC, 1);
+    m.set("record", "on");
+    m.write(reg::RTC, 7);
+    m.write(reg::PIR, 1);
+    m.read(reg::CSR);
+    m.set("record", "off");
+    m.write(reg::RTC, 8);
+    let expected = json!({ "accesses": [["w", "RTC", 7], ["r", "CSR", 2]], "lost": 0 });
+    assert_eq!(m.json("accesses"), expected);
+}

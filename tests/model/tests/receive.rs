@@ -544,3 +544,15 @@ fn injection_refuses_nonsense() {
         assert!(m.model.set(&mut m.host, "inject", text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn injected_in_turns() {
+    let mut m = running();
+    m.set(
+        "inject",
+        r#"[{"len": 60, "fill": 1, "count": 2}, {"len": 61, "fill": 2, "gap_ns": 5000}]"#,
+    );
+    m.run(SETTLE);
+    let fills = [0, 1, 2, 3].map(|i| m.host.at(rx_buffer(i), 60)[50]);
+    assert_eq!(fills, [1, 2, 1, 2]);
+}

@@ -590,11 +590,17 @@ static void ravb_cpg_class_init(ObjectClass *oc, void *data)
 }
 
 /* `virt`, with a platform bus that takes these devices. */
+#ifdef TARGET_RISCV64
+#define RAVB_MACHINE_PARENT	MACHINE_TYPE_NAME("virt")
+#else
+#define RAVB_MACHINE_PARENT	MACHINE_TYPE_NAME("virt-10.0")
+#endif
+
 static void ravb_machine_class_init(ObjectClass *oc, void *data)
 {
 	MachineClass *mc = MACHINE_CLASS(oc);
 
-	mc->desc = "virt-10.0 with Renesas Ethernet on its platform bus";
+	mc->desc = "virt with Renesas Ethernet on its platform bus";
 	mc->alias = NULL;
 	machine_class_allow_dynamic_sysbus_dev(mc, TYPE_RAVB);
 	machine_class_allow_dynamic_sysbus_dev(mc, TYPE_RAVB_CPG);
@@ -617,7 +623,7 @@ static const TypeInfo ravb_types[] = {
 		.class_init = ravb_cpg_class_init,
 	}, {
 		.name = MACHINE_TYPE_NAME("ravb-virt"),
-		.parent = MACHINE_TYPE_NAME("virt-10.0"),
+		.parent = RAVB_MACHINE_PARENT,
 		.class_init = ravb_machine_class_init,
 	},
 };

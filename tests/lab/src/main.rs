@@ -7,6 +7,7 @@
 //! boots machines (`vm.rs`), talks to them (`qmp.rs`, the guest channel in `vm.rs`, raw frames
 //! in `wire.rs`) and judges what they do (`demo.rs`, `check.rs`, `tests/`).
 
+mod arch;
 mod cache;
 mod check;
 mod cpio;

@@ -99,14 +99,14 @@ impl Parts {
         let kernel = kernel::get(env, flavour)?;
         Ok(Parts {
             root: root::get(env)?,
-            initramfs: guest::get(env, &kernel)?.initramfs(),
+            initramfs: guest::get(env, flavour.arch(), &kernel)?.initramfs(),
             module: drivers
                 .contains(&Driver::Rust)
                 .then(|| module::get(env, &kernel))
                 .transpose()?,
             kernel: kernel.image,
             suites: module::suites(&env.project)?,
-            qemu: qemu::get(env)?,
+            qemu: qemu::get(env, flavour.arch())?,
             logs,
         })
     }
@@ -160,7 +160,8 @@ impl Vm {
             .arg(&initramfs);
         let shell = matches!(console, Console::Terminal);
         command.arg("-append").arg(format!(
-            "console=ttyAMA0 loglevel=7 panic=-1 oops=panic {} {}",
+            "console={} loglevel=7 panic=-1 oops=panic {} {}",
+            machine.kernel.arch().console,
             if shell { "lab.shell quiet" } else { "" },
             machine.append
         ));

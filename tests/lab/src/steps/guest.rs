@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guest: an initramfs of Debian arm64 packages, the kernel modules a test may need and the
+//! The guest: an initramfs of Debian packages, the kernel modules a test may need and the
 //! scripts of `tests/guest`. Nothing of the guest runs while it is made.
 
 use super::kernel::Kernel;
 use super::root::{self, Root, SUITE};
+use crate::arch::Arch;
 use crate::cache::{files_below, Key, Step, Work};
 use crate::cpio::Archive;
 use crate::env::Env;
@@ -61,14 +62,15 @@ const DROPPED: &[&str] = &[
     "usr/share/zoneinfo",
     "usr/share/perl",
     "usr/share/perl5",
-    "usr/lib/aarch64-linux-gnu/gconv",
-    "usr/lib/aarch64-linux-gnu/perl-base",
     "usr/include",
     "var/lib",
     "var/cache",
     "usr/share/debconf",
     "usr/share/i18n",
 ];
+
+/// The same, of the libraries.
+const DROPPED_LIBRARIES: &[&str] = &["gconv", "perl-base"];
 
 /// The guest's initramfs, without the driver under test.
 pub(crate) struct Guest {
@@ -84,9 +86,9 @@ impl Guest {
 }
 
 /// Makes the guest image for a kernel.
-pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<Guest> {
+pub(crate) fn get(env: &Env, arch: &Arch, kernel: &Kernel) -> Result<Guest> {
     let root = root::get(env)?;
-    let base = base(env)?;
+    let base = base(env, arch)?;
     let scripts = env.project.join("tests/guest");
     let key = Key::new("guest", VERSION)
         .text(&base.to_string_lossy())
@@ -102,28 +104,31 @@ pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<Guest> {
         keep: 4,
     };
     let dir = env.cache.get(&step, &key, |work| {
-        build(&root, kernel, &base, &scripts, work)
+        build(&root, arch, kernel, &base, &scripts, work)
     })?;
     Ok(Guest { dir })
 }
 
 /// The userland as a tar archive.
-fn base(env: &Env) -> Result<PathBuf> {
+fn base(env: &Env, arch: &Arch) -> Result<PathBuf> {
     let key = Key::new("userland", VERSION)
         .text(SUITE)
+        .text(arch.debian)
         .text(&PACKAGES.join(" "))
         .finish();
     let step = Step {
         name: "userland",
         label: "guest userland",
         space: 512 << 20,
-        keep: 1,
+        // One for each architecture.
+        keep: 3,
     };
     let dir = env.cache.get(&step, &key, |work| {
         root::need_mmdebstrap()?;
         work.run(
             Command::new("mmdebstrap")
-                .args(["--variant=extract", "--architectures=arm64"])
+                .arg("--variant=extract")
+                .arg(format!("--architectures={}", arch.debian))
                 .arg(format!("--include={}", PACKAGES.join(",")))
                 .arg(SUITE)
                 .arg(work.out.join("userland.tar")),
@@ -132,7 +137,14 @@ fn base(env: &Env) -> Result<PathBuf> {
     Ok(dir.join("userland.tar"))
 }
 
-fn build(root: &Root, kernel: &Kernel, base: &Path, scripts: &Path, work: &Work<'_>) -> Result<()> {
+fn build(
+    root: &Root,
+    arch: &Arch,
+    kernel: &Kernel,
+    base: &Path,
+    scripts: &Path,
+    work: &Work<'_>,
+) -> Result<()> {
     let tree = work.out.join("tree");
     install_modules(root, kernel, &tree, work)?;
     let module = build_module(kernel, &scripts.join(OWN_MODULE), work)?;
@@ -155,12 +167,16 @@ fn build(root: &Root, kernel: &Kernel, base: &Path, scripts: &Path, work: &Work<
     for link in ["bin", "sbin", "lib"] {
         archive.link(link, &format!("usr/{link}"))?;
     }
+    let libraries = format!("usr/lib/{}/", arch.triple);
     archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n")?;
     archive.tar(File::open(base)?, |name| {
-        !DROPPED.iter().any(|dropped| {
-            name.strip_prefix(dropped)
+        let below = |dir: &str, name: &str| {
+            name.strip_prefix(dir)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+        };
+        let library = name.strip_prefix(&libraries);
+        !DROPPED.iter().any(|dropped| below(dropped, name))
+            && !library.is_some_and(|name| DROPPED_LIBRARIES.iter().any(|dir| below(dir, name)))
     })?;
     archive.tree(&tree)?;
     archive.dir("lab")?;

@@ -6,7 +6,8 @@
 //! compared and any difference stops the lab.
 
 use super::root::{self, Root};
-use super::{debug, source, stock};
+use super::{built, source, stock};
+use crate::arch::{self, Arch};
 use crate::cache::{Key, Step, Work};
 use crate::env::Env;
 use anyhow::{bail, Context, Result};
@@ -36,6 +37,21 @@ pub(crate) enum Flavour {
     Stock,
     /// One that is built to notice mistakes.
     Debug,
+    /// One for riscv64.
+    Riscv64,
+    /// One for 32-bit arm.
+    Arm,
+}
+
+impl Flavour {
+    /// What it runs on.
+    pub(crate) fn arch(self) -> &'static Arch {
+        match self {
+            Flavour::Stock | Flavour::Debug => &arch::ARM64,
+            Flavour::Riscv64 => &arch::RISCV64,
+            Flavour::Arm => &arch::ARM,
+        }
+    }
 }
 
 /// A kernel to build for and to boot.
@@ -88,7 +104,9 @@ impl Kernel {
 /// A kernel to test with.
 pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
     match (flavour, &env.kdir) {
-        (Flavour::Debug, _) => debug::get(env),
+        (Flavour::Debug, _) => built::get(env, &built::DEBUG),
+        (Flavour::Riscv64, _) => built::get(env, &built::RISCV64),
+        (Flavour::Arm, _) => built::get(env, &built::ARM),
         (Flavour::Stock, Some(kdir)) => given(env, kdir),
         (Flavour::Stock, None) => prepared(env),
     }

@@ -2,7 +2,7 @@
 //! The steps that make what a test needs. Each is a function that returns where its result is and
 //! calls the steps it depends on.
 
-pub(crate) mod debug;
+pub(crate) mod built;
 pub(crate) mod guest;
 pub(crate) mod kernel;
 pub(crate) mod module;
@@ -12,6 +12,7 @@ pub(crate) mod source;
 pub(crate) mod stock;
 pub(crate) mod uml;
 
+use crate::arch;
 use crate::env::Env;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -29,6 +30,10 @@ pub(crate) enum StepName {
     Kernel,
     /// The kernel that notices mistakes.
     Debug,
+    /// The kernel for riscv64.
+    Riscv64,
+    /// The kernel for 32-bit arm.
+    Arm,
     /// The user-mode kernel for KUnit.
     Uml,
     /// QEMU with the modelled device.
@@ -46,9 +51,11 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Stock => stock::get(env)?.dir,
         StepName::Kernel => kernel::get(env, Flavour::Stock)?.dir,
         StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
+        StepName::Riscv64 => kernel::get(env, Flavour::Riscv64)?.dir,
+        StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,
         StepName::Uml => uml::get(env)?.dir,
-        StepName::Qemu => qemu::get(env)?.dir().to_path_buf(),
-        StepName::Guest => guest::get(env, &kernel::get(env, Flavour::Stock)?)?.dir,
+        StepName::Qemu => qemu::get(env, &arch::ARM64)?.dir().to_path_buf(),
+        StepName::Guest => guest::get(env, &arch::ARM64, &kernel::get(env, Flavour::Stock)?)?.dir,
         StepName::Module => module::get(env, &kernel::get(env, Flavour::Stock)?)?,
     };
     println!("{}", result.display());

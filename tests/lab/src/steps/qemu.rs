@@ -3,6 +3,7 @@
 //! from Debian's source package, the device is linked in anew after each change.
 
 use super::root::{self, Root, SUITE};
+use crate::arch::{Arch, Emulator};
 use crate::cache::{files_below, Key, Step, Work};
 use crate::env::Env;
 use crate::vm::Machine;
@@ -12,6 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VERSION: u32 = 1;
+
+/// Firmware of the machines that need some: the package and the file in it.
+const FIRMWARE: (&str, &str) = (
+    "opensbi",
+    "usr/lib/riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin",
+);
 
 /// Path of the device in QEMU's object tree.
 pub(crate) const DEVICE_PATH: &str = "/machine/peripheral/mac0";
@@ -24,14 +31,17 @@ const PROGRAM: &str = "qemu-system-ravb";
 
 /// QEMU with the device in it.
 pub(crate) struct Qemu {
+    arch: &'static Arch,
+    /// What the machine runs before the kernel, if anything.
+    firmware: Option<PathBuf>,
     dir: PathBuf,
     overlays: PathBuf,
 }
 
 /// Builds it.
-pub(crate) fn get(env: &Env) -> Result<Qemu> {
+pub(crate) fn get(env: &Env, arch: &'static Arch) -> Result<Qemu> {
     let root = root::get(env)?;
-    let base = base(env, &root)?;
+    let base = base(env, &root, arch.emulator)?;
     let model = env.project.join("tests/model");
     let glue = env.project.join("tests/qemu");
     let mut inputs: Vec<PathBuf> = ["Cargo.toml", "src"].map(|name| model.join(name)).to_vec();
@@ -47,26 +57,36 @@ pub(crate) fn get(env: &Env) -> Result<Qemu> {
         space: 512 << 20,
         keep: 4,
     };
-    let dir = env
-        .cache
-        .get(&step, &key, |work| link(env, &root, &base, work))?;
+    let dir = env.cache.get(&step, &key, |work| {
+        link(env, &root, &base, arch.emulator, work)
+    })?;
     Ok(Qemu {
+        arch,
+        firmware: match arch.emulator {
+            Emulator::Aarch64 => None,
+            Emulator::Riscv64 => Some(base.join(FIRMWARE.1)),
+        },
         dir,
         overlays: env.project.join("tests/dts"),
     })
 }
 
 /// QEMU as Debian has it.
-fn base(env: &Env, root: &Root) -> Result<PathBuf> {
+fn base(env: &Env, root: &Root, emulator: Emulator) -> Result<PathBuf> {
+    let target = emulator.target();
     let glue = env.project.join("tests/qemu");
     let key = Key::new("qemu-base", VERSION)
         .text(SUITE)
-        .file(&glue, &glue.join("aarch64.mak"))?
+        .file(&glue, &glue.join(format!("{target}.mak")))?
         .text(&section(&fs::read_to_string(glue.join("Makefile"))?))
         .finish();
+    let (name, label) = match emulator {
+        Emulator::Aarch64 => ("qemu-base", "QEMU"),
+        Emulator::Riscv64 => ("qemu-base-riscv64", "QEMU for riscv64"),
+    };
     let step = Step {
-        name: "qemu-base",
-        label: "QEMU",
+        name,
+        label,
         space: 4 << 30,
         keep: 1,
     };
@@ -78,9 +98,19 @@ fn base(env: &Env, root: &Root) -> Result<PathBuf> {
              apt-get -q source --download-only qemu/{SUITE}"
         );
         root.apt(work, &[(work.out, "/out")], &script)?;
-        let script = "make -C /out/recipe SOURCE=/out/orig BUILD=/out MODEL=/nowhere \
-                      /out/build/qemu-system-aarch64";
-        work.run(&mut root.command(&[(work.out, "/out")], script))
+        if emulator == Emulator::Riscv64 {
+            let package = FIRMWARE.0;
+            let script = format!(
+                "cd /out && apt-get -q download {package}/{SUITE}
+                 dpkg-deb -x {package}_*.deb . && rm {package}_*.deb"
+            );
+            work.run(&mut root.command(&[(work.out, "/out")], &script))?;
+        }
+        let script = format!(
+            "make -C /out/recipe TARGET={target} SOURCE=/out/orig BUILD=/out MODEL=/nowhere \
+             /out/build/qemu-system-{target}"
+        );
+        work.run(&mut root.command(&[(work.out, "/out")], &script))
     })
 }
 
@@ -109,7 +139,7 @@ fn recipe(glue: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn link(env: &Env, root: &Root, base: &Path, work: &Work<'_>) -> Result<()> {
+fn link(env: &Env, root: &Root, base: &Path, emulator: Emulator, work: &Work<'_>) -> Result<()> {
     let target = env.project.join("target");
     work.run(
         Command::new("cargo")
@@ -136,8 +166,10 @@ fn link(env: &Env, root: &Root, base: &Path, work: &Work<'_>) -> Result<()> {
         (source.as_path(), "/out/source"),
         (build.as_path(), "/out/build"),
     ];
-    let script =
-        "make -C /out/recipe SOURCE=/nowhere BUILD=/out MODEL=/out/libravb_model.a".to_string();
+    let script = format!(
+        "make -C /out/recipe TARGET={} SOURCE=/nowhere BUILD=/out MODEL=/out/libravb_model.a",
+        emulator.target()
+    );
     work.run(&mut root.command(&binds, &script))
 }
 
@@ -171,7 +203,8 @@ impl Qemu {
             .map(|flavour| format!(" -D{flavour}"))
             .collect();
         let script = format!(
-            "sh /dts/overlay.sh /out/base.dtb /out/machine.dtb {}{flavours}",
+            "sh /dts/overlay.sh /out/base.dtb /out/machine.dtb {} {}{flavours}",
+            self.arch.emulator.target(),
             machine.variant
         );
         let binds = [(scratch, "/out"), (self.overlays.as_path(), "/dts")];
@@ -200,8 +233,11 @@ impl Qemu {
         let mut command = root.tool(&self.program())?;
         command
             .arg("-machine")
-            .arg(format!("{MACHINE},dtb-randomness=off{more}"));
-        command.args(["-cpu", "cortex-a55", "-nodefaults", "-display", "none"]);
+            .arg(format!("{MACHINE}{}{more}", self.arch.machine));
+        if let Some(firmware) = &self.firmware {
+            command.arg("-bios").arg(firmware);
+        }
+        command.args(["-cpu", self.arch.cpu, "-nodefaults", "-display", "none"]);
         command.arg("-smp").arg(machine.cpus.to_string());
         command.arg("-m").arg(machine.memory.to_string());
         Ok(command)

@@ -11,6 +11,7 @@ mod cycles;
 mod functional;
 mod host;
 mod kunit;
+mod registers;
 mod tx;
 mod variants;
 

@@ -5,6 +5,7 @@
 
 use super::badinput::{self, inject, rise};
 use super::functional::{self, capture, same_frames, Function, EXPERIMENT};
+use super::registers;
 use super::{Run, Test};
 use crate::check::Bench;
 use crate::env::Driver;
@@ -18,19 +19,18 @@ use std::time::{Duration, Instant};
 /// Values of the device's property `variant`, which are the names of the overlays.
 const VARIANTS: &[&str] = &["gen2", "gen3", "gen4", "rzv2m"];
 
-/// Those with the internal delays of RGMII (K-drv).
-const DELAYS: &[&str] = &["gen3", "gen4"];
-
 /// Those with one interrupt line for everything (K-dt).
-const ONE_LINE: &[&str] = &["gen2"];
+const ONE_LINE: &[&str] = &["gen2", "gbeth"];
 
 /// Shared tests that hold for GbEth only.
 const GBETH_ONLY: &[&str] = &["ethtool-features", "frames-jumbo"];
 
 /// Tests the stock driver fails: it takes the parts of a frame that needs several descriptors for
-/// frames, and with one interrupt line it forgets that the E-MAC has none of its own to wake by.
+/// frames, gives up where the hardware does not stop, and with one interrupt line it forgets that
+/// the E-MAC has none of its own to wake by.
 fn beyond_the_stock_driver(variant: &str, name: &str) -> bool {
-    matches!(name, "oversize" | "status-codes") || name == "wake" && ONE_LINE.contains(&variant)
+    matches!(name, "oversize" | "status-codes" | "registers-timeout")
+        || name == "wake" && ONE_LINE.contains(&variant)
 }
 
 /// What our driver cannot do yet.
@@ -48,6 +48,7 @@ const SMOKE: &[&str] = &[
     "queues",
     "mmio",
     "phc",
+    "registers",
 ];
 
 /// More tests on the user network.
@@ -57,12 +58,22 @@ const USER: &[(&str, Function)] = &[
     }),
     ("queues", queues),
     ("queues-at-once", queues_at_once),
-    ("mmio", mmio),
     ("overrun", overrun),
-    ("spurious-irq", spurious_irq),
     ("phc", phc),
     ("link-pin", link_pin),
     ("wake", wake),
+];
+
+/// Tests of the register interface, which are done with GbEth too.
+const HARDWARE: &[(&str, Function)] = &[
+    ("mmio", mmio),
+    ("mmio-deferred", mmio_deferred),
+    ("spurious-irq", spurious_irq),
+    ("emac-irq", emac_irq),
+    ("registers", registers::open_and_close),
+    ("registers-mode-delay", registers::mode_delay),
+    ("registers-suspend", registers::suspend),
+    ("registers-timeout", registers::timeout),
 ];
 
 /// More tests on the frame wire.
@@ -106,7 +117,7 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
             tests.iter().filter(|(name, _)| !GBETH_ONLY.contains(name))
         };
         let user = shared(functional::USER).chain(shared(badinput::FRAMES));
-        for &(name, run) in user.chain(USER) {
+        for &(name, run) in user.chain(USER).chain(HARDWARE) {
             add(name, Machine::with(variant, Net::User), run);
         }
         for &(name, run) in shared(functional::FRAMES).chain(FRAMES) {
@@ -126,23 +137,38 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
             ..Machine::with(variant, Net::User)
         };
         add("ksz9031", board, ksz9031);
-        if DELAYS.contains(&variant) {
-            let machine = Machine {
-                flavours: vec!["RX_DELAY=1800", "TX_DELAY=2000"],
-                ..Machine::with(variant, Net::User)
-            };
-            add("delays", machine, delays);
-        }
     }
-    tests.push(Test {
-        name: format!("{group}-mmio"),
-        long: false,
-        run: Run::Guest {
-            driver,
-            machine: Machine::rzg2l(Net::User),
-            run: mmio,
-        },
-    });
+    for wiring in WIRINGS {
+        if driver == Driver::C && !wiring.stock {
+            continue;
+        }
+        tests.push(Test {
+            name: format!("{group}-{}-{}", wiring.variant, wiring.name),
+            long: !(driver == Driver::Rust && wiring.basic),
+            run: Run::Guest {
+                driver,
+                machine: Machine {
+                    flavours: wiring.flavours.to_vec(),
+                    ..Machine::with(wiring.variant, Net::User)
+                },
+                run: wired,
+            },
+        });
+    }
+    for &(name, run) in HARDWARE {
+        if driver == Driver::C && beyond_the_stock_driver("gbeth", name) {
+            continue;
+        }
+        tests.push(Test {
+            name: format!("{group}-{name}"),
+            long: !(SMOKE.contains(&name) || driver == Driver::Rust),
+            run: Run::Guest {
+                driver,
+                machine: Machine::rzg2l(Net::User),
+                run,
+            },
+        });
+    }
     tests
 }
 
@@ -216,12 +242,14 @@ fn queues(bench: &mut Bench<'_>) -> Result<()> {
     bench.ping(5, 56)
 }
 
-/// Both queues raise their interrupts together, very often: no frame is forgotten.
+/// Both queues raise their interrupts together, very often: no frame is forgotten, no mask is lost.
 fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
-    /// Between two frames of a queue. Long enough for an interrupt each, if the host keeps up.
+    /// Pairs of one request.
+    const TURN: u64 = 1000;
+    /// Between two pairs. Long enough for an interrupt each, if the host keeps up.
     const GAP_NS: u64 = 100_000;
     bench.up()?;
-    let count = 1000 * u64::from(bench.cycles);
+    let count = if bench.long { 100_000 } else { 2000 };
     let stored = |bench: &mut Bench<'_>| -> Result<[u64; 2]> {
         Ok([moved(bench, "rx0")?, moved(bench, "rx1")?])
     };
@@ -232,22 +260,21 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
         ])
     };
     let (device, driver) = (stored(bench)?, counted(bench)?);
-    // One request makes frames of one kind; in turns, so that the queues stay close together.
-    const TURN: u64 = 1000;
+    let before = costs(bench)?;
     for _ in 0..count / TURN {
-        for (to, kind) in [(PTP_GROUP, PTP_TYPE), ("ffffffffffff", EXPERIMENT)] {
-            inject(
-                bench,
-                json!({ "len": 60, "da": to, "type": kind, "count": TURN,
-                        "gap_ns": GAP_NS }),
-            )?;
-        }
+        inject(
+            bench,
+            json!([
+                { "len": 60, "da": PTP_GROUP, "type": PTP_TYPE, "count": TURN },
+                { "len": 60, "da": "ffffffffffff", "type": EXPERIMENT, "gap_ns": GAP_NS },
+            ]),
+        )?;
         bench.vm.ok("sleep 0.1")?;
     }
     // Until everything on the wire has arrived.
     let mut last = stored(bench)?;
     loop {
-        bench.vm.ok("sleep 1")?;
+        bench.vm.ok("sleep 0.5")?;
         let now = stored(bench)?;
         if now == last {
             break;
@@ -266,7 +293,68 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
             "queue {queue}: the device stored {stored} frames, the driver saw {counted}"
         );
     }
+    let raised = costs(bench)?.edges - before.edges;
+    ensure!(
+        raised > count / 10,
+        "{count} pairs raised only {raised} interrupts"
+    );
+    at_rest(bench)?;
     bench.ping(5, 56)
+}
+
+/// With nothing to do, all queues are unmasked and no cause is pending.
+fn at_rest(bench: &mut Bench<'_>) -> Result<()> {
+    bench.vm.ok("sleep 0.2")?;
+    let registers = bench.vm.property("registers")?;
+    let queues = if bench.machine.variant == "gbeth" {
+        1
+    } else {
+        3
+    };
+    let losses = 1 << 31 | queues;
+    for (register, mask, wanted) in [
+        ("RIC0", queues, queues),
+        ("TIC", queues, queues),
+        ("RIC2", losses, losses),
+        ("RIS2", losses, 0),
+    ] {
+        let value = registers[register]
+            .as_u64()
+            .with_context(|| format!("no {register}"))?;
+        ensure!(
+            value & mask == wanted,
+            "at rest {register} is {value:#x}, of which {mask:#x} should be {wanted:#x}"
+        );
+    }
+    Ok(())
+}
+
+/// What the driver has cost so far.
+struct Costs {
+    /// Interrupts of the MAC.
+    edges: u64,
+    reads: u64,
+    writes: u64,
+    /// Each poll clears once what its queue signalled.
+    polls: u64,
+}
+
+fn costs(bench: &mut Bench<'_>) -> Result<Costs> {
+    let counters = bench.vm.property("counters")?;
+    let total = |name: &str| {
+        counters[name]
+            .as_u64()
+            .with_context(|| format!("no {name}"))
+    };
+    let lines = counters["irq_edges"].as_array().context("no irq_edges")?;
+    // The last line is the PHY's.
+    let mac = lines.split_last().map_or(&[][..], |(_, mac)| mac);
+    Ok(Costs {
+        edges: mac.iter().filter_map(|edges| edges.as_u64()).sum(),
+        reads: total("mmio_reads_total")?,
+        writes: total("mmio_writes_total")?,
+        polls: counters["mmio_writes"]["RIS0"].as_u64().unwrap_or(0),
+    })
 }
 
 /// Register accesses per interrupt, if each frame has one of its own: reads and writes. The stock
@@ -282,58 +370,78 @@ fn mmio_limits(driver: Driver, variant: &str) -> (u64, u64) {
     }
 }
 
-/// An interrupt costs no more register accesses than it must.
-fn mmio(bench: &mut Bench<'_>) -> Result<()> {
-    const COUNT: u64 = 300;
+/// Frames of a measurement.
+const COUNT: u64 = 300;
+
+/// Frames far enough from each other for an interrupt each, and what they cost.
+fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Costs> {
     const GAP_NS: u64 = 2_000_000;
-    /// Accesses of other origin, such as the interrupt of another frame.
-    const SLACK: u64 = 30;
     bench.up()?;
-    let variant = bench.vm.property("variant")?;
-    let (reads, writes) = mmio_limits(bench.driver, variant.as_str().unwrap_or_default());
-    // Each interrupt ends with its poll: no deferral.
     bench.vm.ok(&format!(
         "cd /sys/class/net/{IFACE}
          cat gro_flush_timeout napi_defer_hard_irqs > /tmp/deferral
-         echo 0 > gro_flush_timeout; echo 0 > napi_defer_hard_irqs"
+         echo {timeout} > gro_flush_timeout; echo {defer} > napi_defer_hard_irqs"
     ))?;
-    let count = |bench: &mut Bench<'_>| -> Result<[u64; 3]> {
-        let counters = bench.vm.property("counters")?;
-        let total = |name: &str| {
-            counters[name]
-                .as_u64()
-                .with_context(|| format!("no {name}"))
-        };
-        let lines = counters["irq_edges"].as_array().context("no irq_edges")?;
-        // The last line is the PHY's.
-        let mac = lines.split_last().map_or(&[][..], |(_, mac)| mac);
-        let edges = mac.iter().filter_map(|edges| edges.as_u64()).sum();
-        Ok([
-            edges,
-            total("mmio_reads_total")?,
-            total("mmio_writes_total")?,
-        ])
-    };
-    let before = count(bench)?;
+    let before = costs(bench)?;
     inject(
         bench,
         json!({ "len": 60, "type": EXPERIMENT, "count": COUNT, "gap_ns": GAP_NS }),
     )?;
     bench.vm.ok("sleep 1")?;
-    let after = count(bench)?;
+    let after = costs(bench)?;
     bench.vm.ok(&format!(
         "cd /sys/class/net/{IFACE}
          {{ read -r timeout; read -r defer; }} < /tmp/deferral
          echo $timeout > gro_flush_timeout; echo $defer > napi_defer_hard_irqs"
     ))?;
-    let [edges, read, written] = [0, 1, 2].map(|i| after[i] - before[i]);
+    Ok(Costs {
+        edges: after.edges - before.edges,
+        reads: after.reads - before.reads,
+        writes: after.writes - before.writes,
+        polls: after.polls - before.polls,
+    })
+}
+
+/// Register accesses of other origin, such as the interrupt of another frame.
+const SLACK: u64 = 30;
+
+/// An interrupt costs no more register accesses than it must, if its poll ends it.
+fn mmio(bench: &mut Bench<'_>) -> Result<()> {
+    let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
+    let costs = spaced_frames(bench, 0, 0)?;
+    let Costs { edges, .. } = costs;
     ensure!(
         edges > COUNT / 10,
         "{COUNT} frames raised only {edges} interrupts"
     );
     ensure!(
-        read <= edges * reads + SLACK && written <= edges * writes + SLACK,
-        "{edges} interrupts cost {read} reads and {written} writes, more than {reads} and {writes} each"
+        costs.reads <= edges * reads + SLACK && costs.writes <= edges * writes + SLACK,
+        "{edges} interrupts cost {} reads and {} writes, more than {reads} and {writes} each",
+        costs.reads,
+        costs.writes
+    );
+    Ok(())
+}
+
+/// Where interrupts are deferred in software, polls follow each other without one. Each costs two
+/// writes and no read.
+fn mmio_deferred(bench: &mut Bench<'_>) -> Result<()> {
+    /// Writes of a poll, which are among those of the interrupt that caused it.
+    const POLL: u64 = 2;
+    let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
+    // Shorter than the gap between two frames.
+    let costs = spaced_frames(bench, 200_000, 3)?;
+    let Costs { edges, polls, .. } = costs;
+    ensure!(
+        edges > 0 && polls > edges * 2,
+        "{edges} interrupts had {polls} polls: nothing was deferred"
+    );
+    let writes = edges * (writes - POLL) + polls * POLL;
+    ensure!(
+        costs.reads <= edges * reads + SLACK && costs.writes <= writes + SLACK,
+        "{edges} interrupts with {polls} polls cost {} reads and {} writes",
+        costs.reads,
+        costs.writes
     );
     Ok(())
 }
@@ -361,6 +469,8 @@ fn overrun(bench: &mut Bench<'_>) -> Result<()> {
             rises.iter().any(|&rise| rise > 0),
             "{kind:#x}: {lost} frames had no room in the ring, which nothing counts"
         );
+        // What was signalled has been cleared, and may be signalled again.
+        at_rest(bench)?;
         bench.ping(5, 56)?;
     }
     let lost = dropped(bench, "fifo")?;
@@ -377,6 +487,7 @@ fn overrun(bench: &mut Bench<'_>) -> Result<()> {
         rises.iter().any(|&rise| rise > 0),
         "{lost} frames had no room in the FIFO, which nothing counts"
     );
+    at_rest(bench)?;
     bench.ping(5, 56)
 }
 
@@ -387,18 +498,29 @@ fn dropped(bench: &mut Bench<'_>, reason: &str) -> Result<u64> {
         .with_context(|| format!("the device does not count drops by {reason}"))
 }
 
-/// An interrupt without a cause, as from the other user of a shared line, while the device sleeps
-/// without its clock and while it works: nobody touches registers that do not answer.
+/// An interrupt without a cause, as from the other user of a shared line, while the interface is up
+/// and while the device sleeps without its clock: nobody touches registers that do not answer, and
+/// where the line tells of everything it is said to be somebody else's.
 fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
+    const PULSES: u64 = 20;
     bench.up()?;
     let pulse = |bench: &mut Bench<'_>| -> Result<()> {
-        for _ in 0..20 {
+        for _ in 0..PULSES {
             bench.vm.set_property("spurious-irq", "on")?;
             bench.vm.set_property("spurious-irq", "off")?;
         }
         bench.vm.ok("true").map(drop)
     };
+    let before = unhandled(bench)?;
     pulse(bench)?;
+    if ONE_LINE.contains(&bench.machine.variant) {
+        let unhandled = unhandled(bench)? - before;
+        // Two pulses may make one interrupt.
+        ensure!(
+            (1..=PULSES).contains(&unhandled),
+            "{unhandled} interrupts of another device were left to it"
+        );
+    }
     bench.ping(5, 56)?;
     // Longer than the delay of runtime suspend.
     bench
@@ -409,6 +531,42 @@ fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
     pulse(bench)?;
     bench.up()?;
     bench.ping(5, 56)
+}
+
+/// Interrupts on the first line of the interface that its handler did not take for its own.
+fn unhandled(bench: &mut Bench<'_>) -> Result<u64> {
+    let text = bench.vm.ok(&format!(
+        "irq=$(sed -n 's/^ *\\([0-9]*\\):.*\\({IFACE}\\|ethernet\\).*/\\1/p' /proc/interrupts | head -n 1)
+         sed -n 's/^unhandled //p' /proc/irq/$irq/spurious"
+    ))?;
+    text.trim()
+        .parse()
+        .with_context(|| format!("{text:?} is no number"))
+}
+
+/// An event of the MAC raises its interrupt, is counted where there is a counter, and is over.
+fn emac_irq(bench: &mut Bench<'_>) -> Result<()> {
+    /// Illegal carrier, and the limit of PAUSE frames, which is not enabled.
+    const EVENTS: u64 = 0x11;
+    bench.up()?;
+    let before = bench.counter("tx_carrier_errors")?;
+    let edges = costs(bench)?.edges;
+    for _ in 0..3 {
+        bench.vm.set_property("emac-status", EVENTS.to_string())?;
+        bench.vm.ok("sleep 0.1")?;
+    }
+    let raised = costs(bench)?.edges - edges;
+    ensure!(raised >= 3, "three events raised {raised} interrupts");
+    let events = bench.vm.property("registers")?["ECSR"]
+        .as_u64()
+        .context("no ECSR")?;
+    ensure!(events & EVENTS == 0, "ECSR is {events:#x}");
+    let counted = bench.counter("tx_carrier_errors")? - before;
+    ensure!(
+        counted == 3,
+        "three events of the carrier, {counted} counted"
+    );
+    bench.ping(3, 56)
 }
 
 /// The PHY of R-Car boards, at its address.
@@ -647,15 +805,173 @@ fn wake(bench: &mut Bench<'_>) -> Result<()> {
     bench.ping(5, 56)
 }
 
-/// Delays in the device tree reach APSR while the interface is up, again after it was down.
-fn delays(bench: &mut Bench<'_>) -> Result<()> {
-    const RDM_TDM: u64 = 0x6000;
+/// A device tree that says how MAC and PHY are wired, and what follows from it.
+struct Wiring {
+    variant: &'static str,
+    name: &'static str,
+    flavours: &'static [&'static str],
+    /// The delays, and MII, in APSR.
+    apsr: u64,
+    /// What the PHY is told.
+    phy: &'static str,
+    /// In `make check`.
+    basic: bool,
+    /// The stock driver does it, too.
+    stock: bool,
+}
+
+/// APSR: 1.8 ns on the receive clock, 2.0 ns on the transmit clock, MII.
+const RDM: u64 = 0x2000;
+const TDM: u64 = 0x4000;
+const MII: u64 = 0x0100_0000;
+
+const fn gen3(
+    name: &'static str,
+    flavours: &'static [&'static str],
+    apsr: u64,
+    phy: &'static str,
+) -> Wiring {
+    Wiring {
+        variant: "gen3",
+        name,
+        flavours,
+        apsr,
+        phy,
+        basic: false,
+        stock: true,
+    }
+}
+
+/// What properties ask of the MAC is the MAC's, and the PHY does what the mode says. Without
+/// properties the mode asks the MAC, and the PHY does what the MAC cannot.
+const WIRINGS: &[Wiring] = &[
+    Wiring {
+        basic: true,
+        ..gen3(
+            "delays",
+            &["RX_DELAY=1800", "TX_DELAY=2000"],
+            RDM | TDM,
+            "rgmii-id",
+        )
+    },
+    gen3("delays-none", &[], 0, "rgmii-id"),
+    gen3("delays-rx", &["RX_DELAY=1800"], RDM, "rgmii-id"),
+    gen3("delays-tx", &["TX_DELAY=2000"], TDM, "rgmii-id"),
+    gen3(
+        "delays-rx-only",
+        &["RX_DELAY=1800", "NO_TX_DELAY"],
+        RDM,
+        "rgmii-id",
+    ),
+    gen3(
+        "delays-tx-only",
+        &["TX_DELAY=2000", "NO_RX_DELAY"],
+        TDM,
+        "rgmii-id",
+    ),
+    gen3(
+        "delays-rgmii",
+        &["RX_DELAY=1800", "TX_DELAY=2000", r#"PHY_MODE='"rgmii"'"#],
+        RDM | TDM,
+        "rgmii",
+    ),
+    Wiring {
+        basic: true,
+        ..gen3(
+            "mode-id",
+            &["NO_RX_DELAY", "NO_TX_DELAY"],
+            RDM | TDM,
+            "rgmii",
+        )
+    },
+    gen3(
+        "mode-rxid",
+        &["NO_RX_DELAY", "NO_TX_DELAY", r#"PHY_MODE='"rgmii-rxid"'"#],
+        RDM,
+        "rgmii",
+    ),
+    gen3(
+        "mode-txid",
+        &["NO_RX_DELAY", "NO_TX_DELAY", r#"PHY_MODE='"rgmii-txid"'"#],
+        TDM,
+        "rgmii",
+    ),
+    gen3(
+        "mode-rgmii",
+        &["NO_RX_DELAY", "NO_TX_DELAY", r#"PHY_MODE='"rgmii"'"#],
+        0,
+        "rgmii",
+    ),
+    // R-Car E3 cannot delay the transmit clock, which the stock driver does not know.
+    Wiring {
+        basic: true,
+        stock: false,
+        ..gen3(
+            "e3-mode-id",
+            &["E3", "NO_RX_DELAY", "NO_TX_DELAY"],
+            RDM,
+            "rgmii-txid",
+        )
+    },
+    Wiring {
+        stock: false,
+        ..gen3(
+            "e3-delays",
+            &["E3", "RX_DELAY=1800", "TX_DELAY=2000"],
+            RDM,
+            "rgmii-id",
+        )
+    },
+    Wiring {
+        variant: "gen4",
+        ..gen3(
+            "delays",
+            &["RX_DELAY=1800", "TX_DELAY=2000"],
+            RDM | TDM,
+            "rgmii-id",
+        )
+    },
+    Wiring {
+        variant: "gen4",
+        basic: true,
+        ..gen3("mii", &[r#"PHY_MODE='"mii"'"#], MII, "mii")
+    },
+    // What has no APSR leaves it to the PHY.
+    Wiring {
+        variant: "gen2",
+        ..gen3("mode-id", &[], 0, "rgmii-id")
+    },
+    Wiring {
+        variant: "rzv2m",
+        ..gen3("mode-id", &[], 0, "rgmii-id")
+    },
+];
+
+/// MAC and PHY do what the device tree says, again after the interface was down.
+fn wired(bench: &mut Bench<'_>) -> Result<()> {
+    let machine = bench.machine;
+    let wiring = WIRINGS
+        .iter()
+        .find(|wiring| wiring.variant == machine.variant && machine.flavours == wiring.flavours)
+        .context("no such wiring")?;
     for _ in 0..2 {
         bench.up()?;
-        let apsr = bench.vm.property("registers")?["APSR"]
-            .as_u64()
-            .context("no APSR")?;
-        ensure!(apsr & RDM_TDM == RDM_TDM, "APSR is {apsr:#x}");
+        let registers = bench.vm.property("registers")?;
+        let apsr = registers["APSR"].as_u64().unwrap_or(0) & (RDM | TDM | MII);
+        ensure!(
+            apsr == wiring.apsr,
+            "{}: APSR is {apsr:#x}, should be {:#x}",
+            wiring.name,
+            wiring.apsr
+        );
+        let path = format!("/sys/class/net/{IFACE}/phydev/phy_interface");
+        let mode = bench.vm.ok(&format!("cat {path}"))?;
+        ensure!(
+            mode.trim() == wiring.phy,
+            "{}: the PHY is told {mode}, should be {}",
+            wiring.name,
+            wiring.phy
+        );
         bench.ping(3, 56)?;
         bench
             .vm

@@ -214,9 +214,9 @@ impl<'bound> TxQueue<'bound> {
         }
         // A frame in more pieces is rare; one that is as short as to be copied must be in one.
         if skb.pieces() > MAX_PIECES || skb.is_nonlinear() && skb.len() <= BOUNCE_SIZE {
-            if skb.is_shared() || skb.linearize().is_err() {
-                return Err(drop_reason::SKB_DROP_REASON_NOMEM);
-            }
+            skb.unshare()
+                .and_then(|()| skb.linearize())
+                .map_err(|_| drop_reason::SKB_DROP_REASON_NOMEM)?;
         }
         if skb.wants_checksum() && !can_checksum(skb.head_data()) {
             skb.checksum_in_software()

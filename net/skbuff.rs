@@ -121,10 +121,23 @@ impl SkBuff {
         unsafe { bindings::ravb_helper_skb_tx_timestamp(self.as_raw()) };
     }
 
-    /// Whether somebody else has a reference, too: then nothing of the packet may be changed.
-    pub(crate) fn is_shared(&self) -> bool {
+    /// Makes sure that nobody else has a reference: they keep the packet, and this becomes a clone.
+    /// Its data is still shared, which [`SkBuff::linearize`] allows for.
+    #[cold]
+    pub(crate) fn unshare(&mut self) -> Result {
         // SAFETY: Valid by the invariant.
-        unsafe { bindings::ravb_helper_skb_shared(self.as_raw()) }
+        if !unsafe { bindings::ravb_helper_skb_shared(self.as_raw()) } {
+            return Ok(());
+        }
+        // SAFETY: Valid by the invariant.
+        let clone =
+            unsafe { bindings::skb_clone(self.as_raw(), bindings::RAVB_RS_CONST_GFP_ATOMIC) };
+        let clone = NonNull::new(clone).ok_or(ENOMEM)?;
+        // SAFETY: One reference is ours by the invariant, and is not used after this.
+        unsafe { bindings::consume_skb(self.as_raw()) };
+        // INVARIANT: `skb_clone` returns a valid socket buffer and a reference of it.
+        self.skb = clone;
+        Ok(())
     }
 
     /// Moves the whole packet into its head. It must not be shared.

@@ -68,6 +68,10 @@ static char *dev = "eth0";
 module_param(dev, charp, 0644);
 MODULE_PARM_DESC(dev, "Name of the device to send to");
 
+static unsigned int watchdog_ms;
+module_param(watchdog_ms, uint, 0644);
+MODULE_PARM_DESC(watchdog_ms, "When a queue of the device counts as stuck");
+
 static DEFINE_MUTEX(lab_tx_lock);
 static DECLARE_WAIT_QUEUE_HEAD(lab_tx_wait);
 static atomic_t lab_tx_under_way;
@@ -375,6 +379,8 @@ static ssize_t lab_tx_write(struct file *file, const char __user *from,
 	memset(&lab_tx_result, 0, sizeof(lab_tx_result));
 	ndev = dev_get_by_name(&init_net, dev);
 	if (ndev) {
+		if (watchdog_ms)
+			ndev->watchdog_timeo = msecs_to_jiffies(watchdog_ms);
 		err = lab_tx_serve_all(requests, size, ndev);
 		dev_put(ndev);
 	} else {

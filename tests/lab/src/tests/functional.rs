@@ -216,7 +216,7 @@ fn iperf_udp(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Frames received and sent, each as the device and as the driver counts them.
-fn passed(bench: &mut Bench<'_>) -> Result<[(u64, u64); 2]> {
+pub(super) fn passed(bench: &mut Bench<'_>) -> Result<[(u64, u64); 2]> {
     let frames = bench.vm.property("counters")?["frames"].clone();
     let device = |direction: &str| -> u64 {
         let queues = frames.as_object().into_iter().flatten();

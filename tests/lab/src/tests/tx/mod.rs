@@ -2,13 +2,18 @@
 //! Transmission: what leaves is what was asked for, however it lies in memory, whatever the device
 //! does meanwhile, and at what cost.
 
+mod barrier;
 mod checksum;
+mod cost;
 mod packet;
+mod paths;
 mod payload;
+mod trouble;
 
 use super::functional::Function;
 use super::{Run, Test};
 use crate::env::Driver;
+use crate::steps::kernel::Flavour;
 use crate::vm::{Machine, Net};
 
 /// A line of the table of tests.
@@ -38,11 +43,53 @@ pub(crate) fn tests() -> Vec<Test> {
         }));
     };
     add(Driver::Rust, ours());
+    add(Driver::C, theirs());
+    tests.extend(checked().into_iter().map(|line| Test {
+        name: format!("debug-tx-{}", line.name),
+        long: true,
+        run: Run::Guest {
+            driver: Driver::Rust,
+            machine: Machine {
+                kernel: Flavour::Debug,
+                ..Machine::rzg2l(Net::Frames)
+            },
+            run: line.run,
+        },
+    }));
+    tests.push(Test {
+        name: "host-tx-barrier".to_string(),
+        long: false,
+        run: Run::Host(barrier::present),
+    });
+    tests.push(Test {
+        name: "host-tx-barrier-missing".to_string(),
+        long: true,
+        run: Run::Host(barrier::missing),
+    });
     tests
+}
+
+/// A machine that shows if memory of the device's is freed: the kernel clears it, which the model
+/// sees.
+fn strict(variant: &'static str) -> Machine {
+    Machine {
+        properties: vec!["watch=on".to_string(), "check-tx-buffers=on".to_string()],
+        append: "init_on_free=1".to_string(),
+        ..Machine::with(variant, Net::Frames)
+    }
+}
+
+/// A machine that counts accesses to descriptors.
+fn watched(variant: &'static str) -> Machine {
+    Machine {
+        properties: vec!["watch=on".to_string(), "eager-fetch=on".to_string()],
+        ..Machine::with(variant, Net::Frames)
+    }
 }
 
 fn ours() -> Vec<Line> {
     let frames = |variant| Machine::with(variant, Net::Frames);
+    let user = |variant| Machine::with(variant, Net::User);
     let line = |name, long, machine, run| Line {
         name,
         long,
@@ -62,7 +109,7 @@ fn ours() -> Vec<Line> {
         line("checksum", false, frames("gbeth"), checksum::right),
         line(
             "checksum-software",
-            false,
+            true,
             frames("gbeth"),
             checksum::software,
         ),
@@ -70,11 +117,121 @@ fn ours() -> Vec<Line> {
         line("checksum-gen3", false, frames("gen3"), checksum::few_right),
         line(
             "checksum-wrong-gen3",
-            false,
+            true,
             frames("gen3"),
             checksum::wrong_stays,
         ),
         line("payload-wide", true, frames("gbeth"), payload::wide),
         line("payload-wide-gen3", true, frames("gen3"), payload::wide),
+        line("at-once", false, frames("gbeth"), trouble::at_once),
+        line("single", false, frames("gbeth"), trouble::single),
+        line("single-many", true, frames("gbeth"), trouble::many_single),
+        line("starvation", false, frames("gbeth"), trouble::starvation),
+        line("late-mode", false, frames("gbeth"), trouble::late_mode),
+        line("burst", false, frames("gbeth"), cost::burst),
+        line("burst-gen3", false, frames("gen3"), cost::burst),
+        line("single-cost", false, frames("gbeth"), cost::single),
+        line("single-cost-gen3", true, frames("gen3"), cost::single),
+        line("descriptors", false, watched("gbeth"), cost::descriptors),
+        line("consumed", false, frames("gbeth"), paths::consumed),
+        line("netconsole", false, frames("gbeth"), paths::netconsole),
+        line(
+            "timestamps",
+            false,
+            frames("gbeth"),
+            paths::software_timestamps,
+        ),
+        line(
+            "timestamps-gen3",
+            false,
+            frames("gen3"),
+            paths::software_timestamps,
+        ),
+        line(
+            "timestamps-gen2",
+            true,
+            frames("gen2"),
+            paths::software_timestamps,
+        ),
+        line(
+            "timestamps-gen4",
+            true,
+            frames("gen4"),
+            paths::software_timestamps,
+        ),
+        line(
+            "timestamps-rzv2m",
+            true,
+            frames("rzv2m"),
+            paths::software_timestamps,
+        ),
+        line("limits", false, frames("gbeth"), paths::limits),
+        line("limits-gen3", true, frames("gen3"), paths::limits),
+        line("iperf", false, user("gbeth"), paths::iperf),
+        line("toggles", false, user("gbeth"), paths::toggles),
+        line("parts", false, strict("gbeth"), trouble::parts),
+        line("full", false, strict("gbeth"), trouble::full),
+        line("stuck", false, strict("gbeth"), trouble::stuck),
+        line(
+            "stuck-unbind",
+            false,
+            strict("gbeth"),
+            trouble::stuck_unbind,
+        ),
+        line(
+            "stuck-changed",
+            true,
+            strict("gbeth"),
+            trouble::stuck_and_changed,
+        ),
+        line("stuck-long", true, strict("gbeth"), trouble::stuck_long),
+        line("parts-gen2", true, strict("gen2"), trouble::parts),
+        line("full-gen3", true, strict("gen3"), trouble::full),
+        line("stuck-long-gen3", true, strict("gen3"), trouble::stuck_long),
     ]
+}
+
+/// What the kernel that notices mistakes looks at, too.
+fn checked() -> Vec<Line> {
+    const NAMES: &[&str] = &[
+        "payload",
+        "shared",
+        "full",
+        "stuck",
+        "stuck-unbind",
+        "stuck-changed",
+    ];
+    let mut lines = ours();
+    lines.retain(|line| NAMES.contains(&line.name));
+    lines
+}
+
+/// What the stock driver is put to, for comparison.
+fn theirs() -> Vec<Line> {
+    const NAMES: &[&str] = &[
+        "payload",
+        "shared",
+        "checksum",
+        "checksum-wrong",
+        "at-once",
+        "single",
+        "starvation",
+        "late-mode",
+        "burst",
+        "single-cost",
+        "descriptors",
+        "consumed",
+        "netconsole",
+        "timestamps",
+        "limits",
+        "parts",
+        "full",
+        "stuck",
+        "stuck-unbind",
+        "stuck-changed",
+    ];
+    let mut lines = ours();
+    lines.retain(|line| NAMES.contains(&line.name));
+    lines.iter_mut().for_each(|line| line.long = true);
+    lines
 }

@@ -149,16 +149,22 @@ pub(super) struct Sent {
     pub(super) slowest: Duration,
 }
 
+/// Loads the module.
+pub(super) fn load(bench: &mut Bench<'_>) -> Result<()> {
+    let script = "[ -e /sys/kernel/debug/lab_tx ] || insmod /lab/lab_tx.ko";
+    bench.vm.ok(script).map(drop)
+}
+
 /// Sends packets and waits until the device is done with them, for at most `seconds` seconds.
 pub(super) fn send(bench: &mut Bench<'_>, packets: &[Packet], seconds: u64) -> Result<Sent> {
     let mut requests = Vec::new();
     packets
         .iter()
         .for_each(|packet| packet.encode(&mut requests));
+    load(bench)?;
     // The module takes all requests in one write.
     let script = format!(
         "file=/sys/kernel/debug/lab_tx
-         [ -e $file ] || insmod /lab/lab_tx.ko || exit 1
          base64 -d > /tmp/lab_tx << END || exit 1\n{}\nEND
          dd if=/tmp/lab_tx of=$file bs=64M 2>/dev/null || {{ echo 'lab_tx: failed'; exit 1; }}
          cat $file",

@@ -192,7 +192,9 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         slot: u32,
         word: RxWord,
     ) -> Option<SkBuff> {
-        pass.passed.multicast += u64::from(word.status().is_multicast());
+        if word.status().is_multicast() {
+            pass.passed.multicast += 1;
+        }
         if word.size() <= pass.copybreak {
             return self.copy_frame(pass, slot, word.size());
         }
@@ -251,7 +253,9 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
                 let buffer = self.take_buffer(slot, word.size())?;
                 self.append(stats, buffer);
                 // The status is that of the frame where it ends.
-                pass.passed.multicast += u64::from(status.is_multicast());
+                if status.is_multicast() {
+                    pass.passed.multicast += 1;
+                }
                 self.partial.take()
             }
             Action::Drop => None,

@@ -96,7 +96,11 @@ impl Model {
 
     /// Time for `bits` on the wire in nanoseconds.
     pub(crate) fn bit_time(&self, bits: u64) -> u64 {
-        bits * 1000 / u64::from(self.mac_mbps())
+        let mbps = match self.settings.wire_mbps {
+            0 => self.mac_mbps(),
+            mbps => mbps,
+        };
+        bits * 1000 / u64::from(mbps)
     }
 
     /// Time a frame of `len` bytes without FCS takes, with everything around it.

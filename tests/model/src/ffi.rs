@@ -353,6 +353,44 @@ pub unsafe extern "C" fn ravb_model_watched(
     unsafe { with(model, |m, h| m.watched(h, addr, size, is_write, value)) }
 }
 
+/// Whether the guest finds a control page.
+///
+/// # Safety
+///
+/// As [`ravb_model_read`].
+#[no_mangle]
+pub unsafe extern "C" fn ravb_model_has_control(model: *const RavbModel) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*model }.model.has_control()
+}
+
+/// A read of the control page.
+///
+/// # Safety
+///
+/// As [`ravb_model_read`].
+#[no_mangle]
+pub unsafe extern "C" fn ravb_model_control_read(model: *mut RavbModel, offset: u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { with(model, |m, _| m.control_read(offset)) }
+}
+
+/// A write of the control page; true if it was a mark.
+///
+/// # Safety
+///
+/// As [`ravb_model_read`].
+#[no_mangle]
+pub unsafe extern "C" fn ravb_model_control_write(
+    model: *mut RavbModel,
+    offset: u64,
+    val: u32,
+    executed: u64,
+) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { with(model, |m, h| m.control_write(h, offset, val, executed)) }
+}
+
 /// Power-on reset of the machine.
 ///
 /// # Safety

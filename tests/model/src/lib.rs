@@ -23,10 +23,12 @@
 //! | `irq` | interrupt lines |
 //! | [`cpg`] | the clock generator the device hangs on |
 //! | [`rules`], [`counters`], `record` | what a driver does wrong, what it costs, in which order |
+//! | `control` | control page, by which a guest drives a measurement |
 //! | `faults`, `inject`, `watch` | misbehaviour and frames on demand, watch windows |
 //! | [`properties`] | everything that can be set or read by name |
 #![deny(unsafe_code)]
 
+mod control;
 pub mod counters;
 pub mod cpg;
 pub mod dmac;

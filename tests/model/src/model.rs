@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The device as a whole: its state and its entry points.
 
+use crate::control::Control;
 use crate::counters::Counters;
 use crate::dmac::Dmac;
 use crate::faults::Faults;
@@ -45,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) check_tx_buffers: bool,
     pub(crate) eager_fetch: bool,
     pub(crate) trace: bool,
+    pub(crate) control: bool,
+    pub(crate) wire_mbps: u32,
 }
 
 impl Default for Settings {
@@ -75,6 +78,8 @@ impl Default for Settings {
             check_tx_buffers: false,
             eager_fetch: false,
             trace: false,
+            control: false,
+            wire_mbps: 0,
         }
     }
 }
@@ -97,6 +102,7 @@ pub struct Model {
     pub(crate) counters: Counters,
     pub(crate) watch: Watch,
     pub(crate) record: Record,
+    pub(crate) control: Control,
     deadline: u64,
 }
 
@@ -125,6 +131,7 @@ impl Model {
             counters: Counters::new(variant.irqs + 1),
             watch: Watch::default(),
             record: Record::default(),
+            control: Control::default(),
             deadline: u64::MAX,
         }
     }
@@ -194,7 +201,10 @@ impl Model {
 
     fn next_deadline(&self) -> u64 {
         let phy = self.mdio.phy().next_deadline().unwrap_or(u64::MAX);
-        self.dmac_deadline().min(self.gptp_deadline()).min(phy)
+        self.dmac_deadline()
+            .min(self.gptp_deadline())
+            .min(phy)
+            .min(self.stream_deadline())
     }
 
     /// The time asked for has come.
@@ -211,6 +221,7 @@ impl Model {
             self.mdio.phy_mut().tick(t);
             self.run_gptp(t);
             self.run_rx(h, t);
+            self.run_stream(h, t);
             self.run_tx(h, t);
             self.sample_pins();
             self.try_mode_change(h);

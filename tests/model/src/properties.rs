@@ -428,6 +428,10 @@ pub static TABLE: &[Property] = &[
           "Look at the data of a sent frame again when its descriptors are given back"),
     flag!("eager-fetch", true, settings.eager_fetch,
           "The engine looks at the descriptors after each watched store"),
+    flag!("control", false, settings.control,
+          "The guest finds a control page at 0x0b000000; see the module control"),
+    number!("wire-mbps", true, settings.wire_mbps, parse_u32,
+            "Rate at which frames pass the wire, whatever the link says; 0: as it says"),
     flag!("trace", true, settings.trace, "Log every register access"),
     Property {
         name: "record", at_runtime: true,

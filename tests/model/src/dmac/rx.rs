@@ -15,6 +15,9 @@ use crate::model::{Model, Settings};
 use crate::regs::{bit, reg};
 use crate::variant::RX_QUEUE_OFFSET;
 
+/// Longest checksum trailer.
+const MAX_TRAILER: usize = 4;
+
 /// A frame on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
@@ -41,9 +44,14 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// An ordinary frame that counts in nobody's queue.
     pub(crate) fn plain(frame: &[u8]) -> Self {
+        Self::of(frame.into())
+    }
+
+    /// The same of a frame that others share.
+    pub(crate) fn of(frame: Rc<[u8]>) -> Self {
         Self {
             at: 0,
-            frame: frame.into(),
+            frame,
             status: None,
             truncated: false,
             stored: None,
@@ -182,6 +190,43 @@ impl Model {
         self.dmac.rx.backlog += arrival.backlog;
         self.dmac.rx.wire.push_back(arrival);
         start
+    }
+
+    /// When the wire has carried all that was given to it.
+    pub(crate) fn wire_end(&self) -> u64 {
+        self.dmac.rx.wire_free
+    }
+
+    /// Whether a frame of `len` bytes given to the wire now would find room in the ring of the
+    /// best-effort queue: nothing is before it, and there are descriptors for it. Looks without
+    /// leaving a trace.
+    pub(crate) fn has_room(&self, h: &mut dyn Host, len: usize) -> bool {
+        let rx = &self.dmac.rx;
+        if !rx.wire.is_empty() || !rx.fifo.is_empty() || rx.storing.is_some() {
+            return false;
+        }
+        let mut addr = self.dmac.current[RX_QUEUE_OFFSET];
+        let mut rest = len + MAX_TRAILER;
+        for _ in 0..MAX_PARTS {
+            let mut bytes = [0; ENTRY as usize];
+            if h.dma_read(addr, &mut bytes).is_err() {
+                return false;
+            }
+            let descriptor = Descriptor { addr, bytes };
+            if matches!(descriptor.kind(), Kind::Link | Kind::LinkFix) {
+                addr = descriptor.pointer();
+                continue;
+            }
+            if !descriptor.kind().can_receive() {
+                return false;
+            }
+            rest = rest.saturating_sub(descriptor.size());
+            if rest == 0 {
+                return true;
+            }
+            addr = self.successor(RX_QUEUE_OFFSET, &descriptor);
+        }
+        false
     }
 
     /// One frame from the network backend, without FCS.

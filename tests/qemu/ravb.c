@@ -24,6 +24,7 @@
 #include "hw/qdev-properties.h"
 #include "hw/sysbus.h"
 #include "net/net.h"
+#include "system/cpu-timers.h"
 
 #include "ravb_model.h"
 
@@ -38,6 +39,9 @@ OBJECT_DECLARE_SIMPLE_TYPE(RavbCpgState, RAVB_CPG)
 /* Enough for the descriptor table and the rings of every queue. */
 #define RAVB_WATCHES		64
 #define RAVB_MIN_FRAME		60
+/* Where the guest finds the control page: between two devices of `virt`. */
+#define RAVB_CONTROL		0x0b000000
+#define RAVB_CONTROL_WINDOW	0x1000
 
 struct RavbCpgState {
 	SysBusDevice parent_obj;
@@ -72,6 +76,7 @@ struct RavbState {
 	QSIMPLEQ_HEAD(, RavbFrame) waiting;
 
 	MemoryRegion mmio;
+	MemoryRegion control;
 	qemu_irq irq[RAVB_MODEL_MAX_IRQS];
 	unsigned int num_irqs;
 	QEMUTimer *timer;
@@ -291,6 +296,44 @@ static const MemoryRegionOps ravb_watch_ops = {
 	.impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
 };
 
+/*
+ * The control page: through it the guest itself drives a measurement, so that
+ * the host's timing has no part in it. The model gives its registers meaning.
+ */
+
+/* Set by the plugin profile.c, where it is loaded. */
+void (*ravb_profile_mark)(uint32_t number);
+
+static uint64_t ravb_control_read(void *opaque, hwaddr offset,
+				  unsigned int size)
+{
+	RavbState *s = opaque;
+	uint32_t val = ravb_model_control_read(ravb_enter(s), offset);
+
+	ravb_leave(s);
+	return val;
+}
+
+static void ravb_control_write(void *opaque, hwaddr offset, uint64_t val,
+			       unsigned int size)
+{
+	RavbState *s = opaque;
+	uint64_t executed = icount_enabled() ? icount_get_raw() : 0;
+
+	if (ravb_model_control_write(ravb_enter(s), offset, val, executed) &&
+	    ravb_profile_mark)
+		ravb_profile_mark(val);
+	ravb_leave(s);
+}
+
+static const MemoryRegionOps ravb_control_ops = {
+	.read = ravb_control_read,
+	.write = ravb_control_write,
+	.endianness = DEVICE_LITTLE_ENDIAN,
+	.valid = { .min_access_size = 4, .max_access_size = 4 },
+	.impl = { .min_access_size = 4, .max_access_size = 4 },
+};
+
 static void ravb_timer(void *opaque)
 {
 	RavbState *s = opaque;
@@ -467,6 +510,12 @@ static void ravb_realize(DeviceState *dev, Error **errp)
 		sysbus_init_irq(sbd, &s->irq[i]);
 
 	ravb_init_dma(s);
+	if (ravb_model_has_control(s->model)) {
+		memory_region_init_io(&s->control, OBJECT(s), &ravb_control_ops,
+				      s, "ravb-control", RAVB_CONTROL_WINDOW);
+		memory_region_add_subregion(get_system_memory(), RAVB_CONTROL,
+					    &s->control);
+	}
 	s->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, ravb_timer, s);
 	qemu_macaddr_default_if_unset(&s->conf.macaddr);
 	s->nic = qemu_new_nic(&ravb_net_info, &s->conf,

@@ -94,6 +94,15 @@ void ravb_model_receive(struct ravb_model *model, const uint8_t *frame,
  */
 void ravb_model_watched(struct ravb_model *model, uint64_t addr,
 			unsigned int size, bool is_write, uint64_t value);
+/*
+ * The control page (property "control"), which the guest uses to drive a
+ * measurement. ravb_model_control_write() gets the number of instructions
+ * executed so far, and returns true if the write was a mark.
+ */
+bool ravb_model_has_control(const struct ravb_model *model);
+uint32_t ravb_model_control_read(struct ravb_model *model, uint64_t offset);
+bool ravb_model_control_write(struct ravb_model *model, uint64_t offset,
+			      uint32_t val, uint64_t executed);
 /* Power-on reset of the whole machine. */
 void ravb_model_power_on(struct ravb_model *model);
 /* From the clock generator. */

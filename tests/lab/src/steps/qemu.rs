@@ -45,7 +45,7 @@ pub(crate) fn get(env: &Env, arch: &'static Arch) -> Result<Qemu> {
     let model = env.project.join("tests/model");
     let glue = env.project.join("tests/qemu");
     let mut inputs: Vec<PathBuf> = ["Cargo.toml", "src"].map(|name| model.join(name)).to_vec();
-    inputs.extend(["Makefile", "ravb.c", "ravb_model.h"].map(|name| glue.join(name)));
+    inputs.extend(["Makefile", "ravb.c", "ravb_model.h", "profile.c"].map(|name| glue.join(name)));
     inputs.push(env.project.join("Cargo.lock"));
     let key = Key::new("qemu", VERSION)
         .text(&base.to_string_lossy())
@@ -177,6 +177,11 @@ impl Qemu {
     /// Directory of the result.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The plugin that counts what the guest executes.
+    pub(crate) fn profiler(&self) -> PathBuf {
+        self.dir.join("profile.so")
     }
 
     fn program(&self) -> PathBuf {

@@ -67,7 +67,8 @@ lab:
 		{ echo "cargo is missing: install it (1.85 or newer)" >&2; exit 1; }
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
-.PHONY: demo shell check check-all check-list stock graft update
+.PHONY: demo shell check check-all check-list bench bench-check stock graft
+.PHONY: update
 demo: lab
 	@$(LAB) demo
 
@@ -82,6 +83,13 @@ check-all: lab
 
 check-list: lab
 	@$(LAB) check --all --list
+
+# What a packet costs, and whether it costs more than it did.
+bench: lab
+	@$(LAB) bench
+
+bench-check: lab
+	@FILTER=bench- $(LAB) check
 
 # The module for the stock kernel; prints where it is.
 stock: lab
@@ -126,6 +134,8 @@ help:
 	@echo '  check            - run the tests; FILTER=text chooses by name'
 	@echo '  check-all        - also the long ones'
 	@echo '  check-list       - names of all tests'
+	@echo '  bench            - what a packet costs, beside the stock driver'
+	@echo '  bench-check      - whether it costs more than it did'
 	@echo '  stock            - build ravb-rs.ko for the stock Debian arm64 kernel'
 	@echo '  graft            - put the driver into the kernel tree KERNEL_SRC='
 	@echo '  update           - let the next run fetch the archive'\''s newest kernel'

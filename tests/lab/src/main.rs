@@ -8,6 +8,7 @@
 //! in `wire.rs`) and judges what they do (`demo.rs`, `check.rs`, `tests/`).
 
 mod arch;
+mod bench;
 mod cache;
 mod check;
 mod cpio;
@@ -82,6 +83,15 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Measure what a packet costs, our driver beside the stock one.
+    Bench {
+        /// Only cases whose name contains this text (several: separated by commas).
+        #[arg(long, env = "FILTER", default_value = "")]
+        filter: String,
+        /// Only measure the few cases of the test `bench-baseline`, and write its baseline anew.
+        #[arg(long)]
+        set_baseline: bool,
+    },
     /// Build one step, and what it needs, without running anything.
     Build {
         /// root, stock, kernel, qemu, guest or module.
@@ -118,6 +128,10 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Shell { driver } => shell::run(&env, driver).map(|()| true),
         Command::Run { driver, script } => shell::script(&env, driver, &script),
         Command::Check { filter, all, list } => check::run(&env, &filter, all, list),
+        Command::Bench { set_baseline, .. } if set_baseline => {
+            bench::set_baseline(&env).map(|()| true)
+        }
+        Command::Bench { filter, .. } => bench::run(&env, &filter).map(|()| true),
         Command::Build { step } => steps::build(&env, step).map(|()| true),
         Command::Exec { command } => steps::exec(&env, &command),
         Command::Graft { tree } => graft::run(&env, tree).map(|()| true),

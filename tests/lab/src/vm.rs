@@ -82,13 +82,13 @@ impl Machine {
 pub(crate) struct Parts {
     pub(crate) root: root::Root,
     pub(crate) qemu: qemu::Qemu,
-    kernel: PathBuf,
-    initramfs: PathBuf,
+    pub(crate) kernel: PathBuf,
+    pub(crate) initramfs: PathBuf,
     /// Our driver, where it is wanted.
-    module: Option<PathBuf>,
+    pub(crate) module: Option<PathBuf>,
     /// The KUnit suites of our driver and how many cases each has.
     pub(crate) suites: BTreeMap<String, usize>,
-    logs: PathBuf,
+    pub(crate) logs: PathBuf,
 }
 
 impl Parts {

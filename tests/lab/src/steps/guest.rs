@@ -43,6 +43,7 @@ const MODULES: &[&str] = &[
     "8021q",
     "veth",
     "dummy",
+    "pktgen",
 ];
 
 /// The same, where the kernel has them: one that is made for a purpose may not.

@@ -4,9 +4,11 @@
 //! Functions that exercise a driver are written once and run with both. Names start with the
 //! group: `host-`, `model-c-` (stock driver: evidence for the model), `rust-` (our driver),
 //! `badinput-` (our driver with broken machines and frames), `kunit-` (the suites in the driver's
-//! files), `debug-` (our driver on the kernel that notices mistakes).
+//! files), `debug-` (our driver on the kernel that notices mistakes), `bench-` (what a packet
+//! costs).
 
 mod badinput;
+mod bench;
 mod cycles;
 mod functional;
 mod host;
@@ -95,7 +97,9 @@ impl Test {
 }
 
 /// All groups.
-const GROUPS: &[&str] = &["host", "kunit", "model-c", "rust", "badinput", "debug"];
+const GROUPS: &[&str] = &[
+    "host", "kunit", "model-c", "rust", "badinput", "bench", "debug",
+];
 
 /// All tests.
 pub(crate) fn all() -> Vec<Test> {
@@ -109,5 +113,6 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());
     tests.extend(tx::tests());
+    tests.extend(bench::tests());
     tests
 }

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `make bench`: what a packet costs, our driver beside the stock one, counted in instructions.
+//!
+//! `rig.rs` boots a machine whose runs repeat, `cases.rs` says what traffic it gets, `profile.rs`
+//! reads what was executed, `cost.rs` makes costs per packet of it, `report.rs` tells them.
+
+mod cases;
+mod cost;
+mod profile;
+mod report;
+mod rig;
+mod svg;
+
+use crate::env::{Driver, Env};
+use crate::ui::Progress;
+use anyhow::{bail, ensure, Context, Result};
+use cases::{Case, Series};
+use cost::Cost;
+use rig::{Outcome, Rig, Setup, ARM};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Shifted runs of each case, for the spread.
+const PHASES: u32 = 5;
+
+/// By how much a ratio may worsen against the baseline.
+const TOLERANCE: f64 = 0.02;
+
+/// The baseline of `bench-baseline`, relative to the repository.
+const BASELINE: &str = "tests/lab/baseline.json";
+
+/// Costs of both drivers.
+struct Pair {
+    c: Cost,
+    rust: Cost,
+}
+
+/// One case on one machine.
+struct Measured {
+    variant: &'static str,
+    coherent: bool,
+    case: Case,
+    pair: Pair,
+}
+
+fn name_of(setup: &Setup, what: &str) -> String {
+    format!(
+        "bench-{}-{}-{}{what}",
+        setup.variant,
+        if setup.coherent {
+            "coherent"
+        } else {
+            "noncoherent"
+        },
+        setup.driver.key()
+    )
+}
+
+/// Runs the cases on one machine.
+fn run_cases(
+    rig: &Rig,
+    setup: &Setup,
+    cases: &[Case],
+    phases: u32,
+    what: &str,
+) -> Result<(Outcome, Vec<Vec<Series>>)> {
+    let mut script = format!("mark {ARM}\n{}", cases::WARM_UP);
+    let mut mark = 0;
+    let mut all = Vec::new();
+    for case in cases {
+        let series = case.series(phases, &mut mark);
+        write!(script, "{}", case.script(&series))?;
+        all.push(series);
+    }
+    Ok((rig.run(setup, &name_of(setup, what), &script)?, all))
+}
+
+fn costs(rig: &Rig, setup: &Setup, cases: &[Case], phases: u32) -> Result<Vec<Cost>> {
+    let (outcome, series) = run_cases(rig, setup, cases, phases, "")?;
+    cases
+        .iter()
+        .zip(&series)
+        .map(|(case, series)| Cost::new(case, series, &outcome))
+        .collect()
+}
+
+/// Adds to the costs of cases what the processor does with the rings: from a run of its own, in
+/// which each such access is seen.
+fn add_ring_accesses(rig: &Rig, setup: &Setup, cases: &[Case], costs: &mut [Cost]) -> Result<()> {
+    let setup = Setup {
+        watch: true,
+        ..setup.clone()
+    };
+    let brief: Vec<Case> = cases.iter().cloned().map(Case::brief).collect();
+    let (outcome, series) = run_cases(rig, &setup, &brief, 1, "-watched")?;
+    for ((case, series), cost) in brief.iter().zip(&series).zip(costs) {
+        let watched = Cost::new(case, series, &outcome)?;
+        for (name, value) in watched.events {
+            if name.starts_with("ring_") {
+                cost.events.insert(name, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `make bench`.
+pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
+    let rig = Rig::new(env)?;
+    let chosen = |case: &Case, variant: &str| {
+        filter.is_empty()
+            || filter
+                .split(',')
+                .any(|word| case.name.contains(word) || variant == word)
+    };
+    let mut results = Vec::new();
+    for variant in ["gbeth", "gen3"] {
+        let cases: Vec<Case> = cases::of(variant)
+            .into_iter()
+            .filter(|case| chosen(case, variant))
+            .collect();
+        if cases.is_empty() {
+            continue;
+        }
+        for coherent in [false, true] {
+            let progress = Progress::start(&format!(
+                "{variant}, {}",
+                if coherent { "coherent" } else { "not coherent" }
+            ));
+            let measure = |driver: Driver| -> Result<Vec<Cost>> {
+                let setup = Setup {
+                    variant,
+                    coherent,
+                    driver,
+                    shift: 0,
+                    watch: false,
+                };
+                let phases = if coherent { 1 } else { PHASES };
+                let mut costs = costs(&rig, &setup, &cases, phases)?;
+                if !coherent {
+                    add_ring_accesses(&rig, &setup, &cases, &mut costs)?;
+                }
+                Ok(costs)
+            };
+            let (c, rust) = (measure(Driver::C)?, measure(Driver::Rust)?);
+            for ((case, c), rust) in cases.iter().zip(c).zip(rust) {
+                results.push(Measured {
+                    variant,
+                    coherent,
+                    case: case.clone(),
+                    pair: Pair { c, rust },
+                });
+            }
+            progress.done();
+        }
+    }
+    if results.is_empty() {
+        bail!("no case has {filter:?} in its name");
+    }
+    report::write(env, &results, filter.is_empty())
+}
+
+/// The machine of the tests below.
+fn headline(driver: Driver) -> Setup {
+    Setup {
+        variant: "gbeth",
+        coherent: false,
+        driver,
+        shift: 0,
+        watch: false,
+    }
+}
+
+/// The cases of the tests below.
+fn brief_cases() -> Vec<Case> {
+    let wanted = ["rx_64", "rx_1518", "rx_paced", "tx_64_burst"];
+    cases::of("gbeth")
+        .into_iter()
+        .filter(|case| wanted.contains(&case.name))
+        .map(Case::brief)
+        .collect()
+}
+
+/// Test: equal runs agree to the instruction, in every function and every counter.
+pub(crate) fn repeats(env: &Env, _log: &Path) -> Result<()> {
+    let rig = Rig::new(env)?;
+    let cases = brief_cases();
+    let run = || run_cases(&rig, &headline(Driver::Rust), &cases[..1], 1, "-repeat");
+    let (first, _) = run()?;
+    for number in 2..=3 {
+        let (again, _) = run()?;
+        for (mark, a) in &first.marks {
+            let b = again
+                .marks
+                .get(mark)
+                .with_context(|| format!("run {number} lacks mark {mark}"))?;
+            ensure!(
+                a == b,
+                "run {number} differs from the first before mark {mark}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Test: no ratio is worse than the committed one.
+pub(crate) fn baseline(env: &Env, log: &Path) -> Result<()> {
+    let ratios = brief_ratios(env)?;
+    let text = serde_json::to_string_pretty(&ratios)? + "\n";
+    std::fs::write(log, &text)?;
+    let path = env.project.join(BASELINE);
+    let known: BTreeMap<String, Value> = serde_json::from_str(
+        &std::fs::read_to_string(&path).with_context(|| format!("{BASELINE} is missing"))?,
+    )?;
+    let mut worse = Vec::new();
+    for (name, ratio) in &ratios {
+        let known = known
+            .get(name)
+            .and_then(Value::as_f64)
+            .with_context(|| format!("{BASELINE} lacks {name}"))?;
+        if *ratio > known * (1.0 + TOLERANCE) {
+            worse.push(format!("{name}: {ratio:.3} instead of {known:.3}"));
+        }
+    }
+    ensure!(
+        worse.is_empty(),
+        "costs more than before: {}",
+        worse.join("; ")
+    );
+    Ok(())
+}
+
+/// Rust ÷ C of the brief cases, in total and of what the driver answers for.
+fn brief_ratios(env: &Env) -> Result<BTreeMap<String, f64>> {
+    let rig = Rig::new(env)?;
+    let cases = brief_cases();
+    let c = costs(&rig, &headline(Driver::C), &cases, 1)?;
+    let rust = costs(&rig, &headline(Driver::Rust), &cases, 1)?;
+    let mut ratios = BTreeMap::new();
+    for ((case, c), rust) in cases.iter().zip(c).zip(rust) {
+        ratios.insert(case.name.to_string(), rust.total / c.total);
+        ratios.insert(format!("{}_owned", case.name), rust.owned() / c.owned());
+    }
+    Ok(ratios)
+}
+
+/// Writes the baseline anew.
+pub(crate) fn set_baseline(env: &Env) -> Result<()> {
+    let ratios: BTreeMap<String, f64> = brief_ratios(env)?
+        .into_iter()
+        .map(|(name, ratio)| (name, (ratio * 1000.0).round() / 1000.0))
+        .collect();
+    let text = serde_json::to_string_pretty(&ratios)? + "\n";
+    std::fs::write(env.project.join(BASELINE), &text)?;
+    print!("{text}");
+    Ok(())
+}

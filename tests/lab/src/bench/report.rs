@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What `make bench` leaves behind: tables for people, `bench.json` for programs, the part of
+//! `Documentation/benchmarks.rst` that holds figures, and its plots.
+
+use super::cost::{interval, rounded, Cost};
+use super::profile::{Place, PLACES};
+use super::svg::{bars, Bar};
+use super::Measured;
+use crate::env::Env;
+use crate::report;
+use anyhow::{Context, Result};
+use serde_json::{json, Map, Value};
+use std::fmt::Write;
+use std::fs;
+
+/// Events of a packet that the tables show, with their names for people.
+const EVENTS: &[(&str, &str)] = &[
+    ("mmio_reads", "MMIO reads"),
+    ("mmio_writes", "MMIO writes"),
+    ("doorbells", "doorbells"),
+    ("interrupts", "interrupts"),
+    ("polls", "polls"),
+    ("ring_word0_loads", "ring loads, word 0"),
+    ("ring_other_loads", "ring loads, others"),
+    ("ring_word0_stores", "ring stores, word 0"),
+    ("ring_other_stores", "ring stores, others"),
+    ("barriers", "data barriers"),
+    ("driver_barriers", "of them in the driver"),
+    ("cache_operations", "cache operations"),
+    ("cache_lines", "cache lines maintained"),
+    ("slab_allocations", "slab allocations"),
+    ("page_allocations", "page allocations"),
+    ("driver_calls", "calls by the driver"),
+    ("driver_divisions", "divisions by the driver"),
+    ("driver_atomics", "atomics of the driver"),
+];
+
+/// Ratios of bench.json: key, case, and what of it.
+const RATIOS: &[(&str, &str, Part)] = &[
+    ("rx_64", "rx_64", Cost::all),
+    ("rx_1518", "rx_1518", Cost::all),
+    ("rx_8192", "rx_8192", Cost::all),
+    ("rx_64_owned", "rx_64", Cost::owned),
+    ("rx_1518_owned", "rx_1518", Cost::owned),
+    ("rx_paced", "rx_paced", Cost::all),
+    ("tx_64_burst", "tx_64_burst", Cost::all),
+];
+
+type Part = fn(&Cost) -> f64;
+
+impl Cost {
+    fn all(&self) -> f64 {
+        self.total
+    }
+}
+
+impl Measured {
+    fn heading(&self) -> String {
+        format!(
+            "{}, {}, {}",
+            self.case.title,
+            self.variant,
+            if self.coherent {
+                "coherent"
+            } else {
+                "dma-noncoherent"
+            }
+        )
+    }
+
+    fn ratio(&self, of: Part) -> f64 {
+        of(&self.pair.rust) / of(&self.pair.c)
+    }
+
+    /// Confidence interval of the total's ratio.
+    fn interval(&self) -> (f64, f64) {
+        let totals = |cost: &Cost| cost.spread.iter().map(|pair| pair.0).collect::<Vec<_>>();
+        interval(&totals(&self.pair.rust), &totals(&self.pair.c))
+    }
+
+    fn json(&self) -> Value {
+        let (low, high) = self.interval();
+        json!({
+            "case": self.case.name,
+            "title": self.case.title,
+            "variant": self.variant,
+            "coherent": self.coherent,
+            "ratio": rounded(self.ratio(Cost::all)),
+            "ratio_interval": [rounded(low), rounded(high)],
+            "ratio_owned": rounded(self.ratio(Cost::owned)),
+            "ratio_driver": rounded(self.ratio(Cost::driver)),
+            "c": self.pair.c.json(),
+            "rust": self.pair.rust.json(),
+        })
+    }
+
+    /// Rows of a table: what, C, Rust, Rust/C.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let (c, rust) = (&self.pair.c, &self.pair.rust);
+        let mut rows = vec![["per packet", "C", "Rust", "Rust/C"]
+            .map(str::to_string)
+            .to_vec()];
+        let mut row = |name: &str, c: f64, rust: f64, digits: usize| {
+            let ratio = if c < 0.05 {
+                "".into()
+            } else {
+                format!("{:.3}", rust / c)
+            };
+            let number = |value: f64| format!("{:.digits$}", value + 0.0);
+            rows.push(vec![name.to_string(), number(c), number(rust), ratio]);
+        };
+        row("instructions", c.total, rust.total, 0);
+        row("driver-owned set", c.owned(), rust.owned(), 0);
+        let (pc, pr) = (c.places(), rust.places());
+        for place in PLACES {
+            row(place.title(), pc[place].max(0.0), pr[place].max(0.0), 0);
+        }
+        for (key, title) in EVENTS {
+            let get = |cost: &Cost| cost.events.get(key).copied().unwrap_or(0.0);
+            if get(c).abs() >= 0.0005 || get(rust).abs() >= 0.0005 {
+                row(title, get(c).max(0.0), get(rust).max(0.0), 3);
+            }
+        }
+        rows
+    }
+}
+
+/// Writes everything; the documentation only if all was measured.
+pub(super) fn write(env: &Env, results: &[Measured], complete: bool) -> Result<()> {
+    for result in results {
+        println!(
+            "\n{}\n\n{}",
+            result.heading(),
+            report::table(&result.rows())
+        );
+        println!("  most expensive functions of the Rust run");
+        for (symbol, cost) in result.pair.rust.top(40) {
+            println!(
+                "  {cost:8.1}  {:9}  {}",
+                symbol.place().key(),
+                symbol.display()
+            );
+        }
+        println!("  most expensive functions of the C run");
+        for (symbol, cost) in result.pair.c.top(25) {
+            println!(
+                "  {cost:8.1}  {:9}  {}",
+                symbol.place().key(),
+                symbol.display()
+            );
+        }
+    }
+    report::write(env, "bench", &json(results))?;
+    if complete {
+        document(env, results)?;
+    }
+    Ok(())
+}
+
+fn json(results: &[Measured]) -> Value {
+    let mut ratios = Map::new();
+    for (key, case, of) in RATIOS {
+        if let Some(result) = headline(results).find(|result| result.case.name == *case) {
+            ratios.insert(key.to_string(), rounded(result.ratio(*of)));
+        }
+    }
+    json!({
+        "unit": "instructions per packet, Rust / C on the stock kernel under QEMU -icount",
+        "ratios": ratios,
+        "cases": results.iter().map(Measured::json).collect::<Vec<_>>(),
+    })
+}
+
+/// What the headline figures are taken from.
+fn headline(results: &[Measured]) -> impl Iterator<Item = &Measured> {
+    results
+        .iter()
+        .filter(|result| result.variant == "gbeth" && !result.coherent)
+}
+
+const BEGIN: &str = ".. begin of what make bench writes\n";
+const END: &str = ".. end of what make bench writes\n";
+
+fn document(env: &Env, results: &[Measured]) -> Result<()> {
+    let plots = env.project.join("Documentation/benchmarks");
+    fs::create_dir_all(&plots)?;
+    for variant in ["gbeth", "gen3"] {
+        let chosen: Vec<&Measured> = results
+            .iter()
+            .filter(|result| result.variant == variant && !result.coherent)
+            .collect();
+        fs::write(
+            plots.join(format!("ratios-{variant}.svg")),
+            ratios(variant, &chosen),
+        )?;
+        fs::write(
+            plots.join(format!("places-{variant}.svg")),
+            places(variant, &chosen),
+        )?;
+    }
+    let path = env.project.join("Documentation/benchmarks.rst");
+    let text = fs::read_to_string(&path).context("Documentation/benchmarks.rst is missing")?;
+    let (head, rest) = text
+        .split_once(BEGIN)
+        .context("benchmarks.rst has no place for figures")?;
+    let (_, tail) = rest
+        .split_once(END)
+        .context("benchmarks.rst has no end of the figures")?;
+    fs::write(
+        &path,
+        format!("{head}{BEGIN}\n{}\n{END}{tail}", figures(results)),
+    )?;
+    Ok(())
+}
+
+fn figures(results: &[Measured]) -> String {
+    let mut summary = vec![[
+        "case",
+        "C",
+        "Rust",
+        "Rust/C",
+        "95 % interval",
+        "owned",
+        "driver",
+    ]
+    .map(str::to_string)
+    .to_vec()];
+    for result in results {
+        let (low, high) = result.interval();
+        let spread = if result.coherent {
+            String::new()
+        } else {
+            format!("{low:.3} to {high:.3}")
+        };
+        summary.push(vec![
+            result.heading(),
+            format!("{:.0}", result.pair.c.total),
+            format!("{:.0}", result.pair.rust.total),
+            format!("{:.3}", result.ratio(Cost::all)),
+            spread,
+            format!("{:.3}", result.ratio(Cost::owned)),
+            format!("{:.3}", result.ratio(Cost::driver)),
+        ]);
+    }
+    let mut text = rst(&summary);
+    for result in results.iter().filter(|result| !result.coherent) {
+        let heading = result.heading();
+        let _ = write!(
+            text,
+            "\n{heading}\n{}\n\n{}",
+            "-".repeat(heading.len()),
+            rst(&result.rows())
+        );
+    }
+    text
+}
+
+/// A simple table of reStructuredText.
+fn rst(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(1)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let rule = widths
+        .iter()
+        .map(|width| "=".repeat(*width))
+        .collect::<Vec<_>>()
+        .join("  ");
+    let line = |row: &Vec<String>| {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(index, (cell, width))| {
+                // An empty first cell would continue the row above; ours never is.
+                if index == 0 {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    let mut text = format!("{rule}\n");
+    for (index, row) in rows.iter().enumerate() {
+        let _ = writeln!(text, "{}", line(row));
+        if index == 0 {
+            let _ = writeln!(text, "{rule}");
+        }
+    }
+    text + &rule + "\n"
+}
+
+fn ratios(variant: &str, results: &[&Measured]) -> String {
+    let mut all = Vec::new();
+    for result in results {
+        for (index, (name, of)) in [
+            ("total", Cost::all as Part),
+            ("driver-owned set", Cost::owned),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let ratio = result.ratio(of);
+            let mut parts = vec![0.0; 2];
+            parts[index] = ratio;
+            all.push(Bar {
+                label: format!("{}, {name}", result.case.title),
+                parts,
+                note: format!("{ratio:.3}"),
+                new_group: index == 0,
+            });
+        }
+    }
+    let title = format!("Instructions per packet, Rust / C: {variant}, dma-noncoherent");
+    bars(&title, &["total", "driver-owned set"], &all, Some(1.0))
+}
+
+fn places(variant: &str, results: &[&Measured]) -> String {
+    let mut all = Vec::new();
+    for result in results {
+        for (name, cost) in [("C", &result.pair.c), ("Rust", &result.pair.rust)] {
+            let places = cost.places();
+            all.push(Bar {
+                label: format!("{}, {name}", result.case.title),
+                parts: PLACES.iter().map(|place| places[place].max(0.0)).collect(),
+                note: format!("{:.0}", cost.total),
+                new_group: name == "C",
+            });
+        }
+    }
+    let titles: Vec<&str> = PLACES.iter().map(|place| Place::title(*place)).collect();
+    let title = format!("Where a packet's instructions go: {variant}, dma-noncoherent");
+    bars(&title, &titles, &all, None)
+}

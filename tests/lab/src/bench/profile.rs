@@ -220,20 +220,26 @@ impl Symbols {
         self.0.extend(table.lines().filter_map(line));
     }
 
-    fn find(&self, address: u64) -> Symbol {
+    /// Where the function begins that contains an address: also for what has no name.
+    fn start(&self, address: u64) -> u64 {
+        match self.0.range(..=address).next_back() {
+            _ if address < KERNEL => 0,
+            Some((start, (_, size))) if address - start < *size => *start,
+            _ => KERNEL,
+        }
+    }
+
+    /// The function that begins there.
+    fn symbol(&self, start: u64) -> Symbol {
         let named = |name: &str| Symbol {
             name: name.to_string(),
             module: String::new(),
         };
-        match self.0.range(..=address).next_back() {
-            _ if address < KERNEL => named(USER),
-            Some((start, (symbol, size))) if address - start < *size => symbol.clone(),
-            _ => named(OTHER),
+        match self.0.get(&start) {
+            Some((symbol, _)) => symbol.clone(),
+            None if start == 0 => named(USER),
+            None => named(OTHER),
         }
-    }
-
-    fn begins(&self, address: u64) -> bool {
-        self.0.contains_key(&address)
     }
 }
 
@@ -329,43 +335,64 @@ pub(crate) struct Profile {
     pub(crate) driver_classes: BTreeMap<Class, u64>,
 }
 
-impl Profile {
+/// Counts while a mark is read: by address, because names are long.
+#[derive(Default)]
+struct Counts {
+    functions: BTreeMap<u64, u64>,
+    calls: BTreeMap<u64, u64>,
+    classes: BTreeMap<(u64, Class), u64>,
+}
+
+impl Counts {
     fn add(&mut self, symbols: &Symbols, address: u64, code: u32, count: u64) {
-        self.total += count;
-        let symbol = symbols.find(address);
-        let class = Class::of(code);
-        if let Some(class) = class {
-            *self.classes.entry(class).or_default() += count;
-            if symbol.place() == Place::Driver {
-                *self.driver_classes.entry(class).or_default() += count;
+        let start = symbols.start(address);
+        *self.functions.entry(start).or_default() += count;
+        if start == address {
+            *self.calls.entry(start).or_default() += count;
+        }
+        if let Some(class) = Class::of(code) {
+            *self.classes.entry((start, class)).or_default() += count;
+        }
+    }
+
+    fn finish(self, symbols: &Symbols) -> Profile {
+        let mut profile = Profile::default();
+        for (start, count) in self.functions {
+            profile.total += count;
+            *profile.functions.entry(symbols.symbol(start)).or_default() += count;
+        }
+        for (start, count) in self.calls {
+            *profile.calls.entry(symbols.symbol(start)).or_default() += count;
+        }
+        for ((start, class), count) in self.classes {
+            *profile.classes.entry(class).or_default() += count;
+            if symbols.symbol(start).place() == Place::Driver {
+                *profile.driver_classes.entry(class).or_default() += count;
             }
         }
-        if symbols.begins(address) {
-            *self.calls.entry(symbol.clone()).or_default() += count;
-        }
-        *self.functions.entry(symbol).or_default() += count;
+        profile
     }
 }
 
 /// Reads the plugin's output: for each mark what was executed before it, back to the last one.
 pub(crate) fn read(text: &str, symbols: &Symbols) -> Result<BTreeMap<u32, Profile>> {
     let mut marks = BTreeMap::new();
-    let mut present: Option<(u32, Profile)> = None;
+    let mut present: Option<(u32, Counts)> = None;
     for line in text.lines() {
         if let Some(number) = line.strip_prefix("mark ") {
-            present = Some((number.parse()?, Profile::default()));
+            present = Some((number.parse()?, Counts::default()));
         } else if line == "end" {
-            let (number, profile) = present.take().context("an end without a mark")?;
-            marks.insert(number, profile);
+            let (number, counts) = present.take().context("an end without a mark")?;
+            marks.insert(number, counts.finish(symbols));
         } else {
-            let Some((_, profile)) = &mut present else {
+            let Some((_, counts)) = &mut present else {
                 bail!("the profile has {line:?} outside a mark")
             };
             let mut words = line.split(' ');
             let mut word = || words.next().with_context(|| format!("{line:?} is short"));
             let address = u64::from_str_radix(word()?, 16)?;
             let code = u32::from_str_radix(word()?, 16)?;
-            profile.add(symbols, address, code, word()?.parse()?);
+            counts.add(symbols, address, code, word()?.parse()?);
         }
     }
     Ok(marks)

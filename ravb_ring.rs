@@ -80,8 +80,8 @@ impl Descriptors {
         write_word(&self.words, self.word(index), first.to_le());
     }
 
-    /// The index of the first word of descriptor `index`. Whether that exists is found out where the
-    /// word is accessed.
+    /// The index of the first word of descriptor `index`. Whether that exists is found out where
+    /// the word is accessed.
     #[inline]
     fn word(&self, index: u32) -> usize {
         (index as usize).wrapping_mul(self.stride)

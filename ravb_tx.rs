@@ -2,10 +2,10 @@
 
 //! Transmission: from the network stack to a descriptor, and back when it was sent.
 //!
-//! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context under a lock
-//! of its own. They share the ring and what belongs to its slots ([`spsc`]), but no lock: only a
-//! sender that finds the ring full takes frames back itself, unless NAPI is doing that already. Else
-//! a sender on the only CPU would wait for a NAPI thread that waits for the sender.
+//! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context under a
+//! lock of its own. They share the ring and what belongs to its slots ([`spsc`]), but no lock: only
+//! a sender that finds the ring full takes frames back itself, unless NAPI is doing that already.
+//! Else a sender on the only CPU would wait for a NAPI thread that waits for the sender.
 
 use kernel::{
     device::{

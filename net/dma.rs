@@ -89,26 +89,30 @@ impl Drop for Mapping<'_> {
 ///
 /// The memory must be mapped for `dev` to write.
 #[inline]
+#[cfg_attr(not(CONFIG_DMA_NEED_SYNC), expect(unused_variables))]
 pub(super) unsafe fn sync_for_cpu(dev: &Device<Bound>, address: DmaAddress, len: u32) {
-    let raw = device::as_raw(dev);
-    #[cfg(not(CONFIG_DMA_API_DEBUG))]
-    {
-        // SAFETY: The device is valid; the flag may change at any time, but not to the worse while
-        // something is mapped.
-        let flags = unsafe { (&raw const (*raw).flags[0]).read_volatile() };
-        if flags & 1 << bindings::struct_device_flags::DEV_FLAG_DMA_SKIP_SYNC != 0 {
-            return;
-        }
+    #[cfg(CONFIG_DMA_NEED_SYNC)]
+    if needs_sync(dev) {
+        // SAFETY: As the caller promises.
+        unsafe {
+            bindings::__dma_sync_single_for_cpu(
+                device::as_raw(dev),
+                address,
+                len as usize,
+                bindings::dma_data_direction::DMA_FROM_DEVICE,
+            )
+        };
     }
-    // SAFETY: As the caller promises.
-    unsafe {
-        bindings::__dma_sync_single_for_cpu(
-            raw,
-            address,
-            len as usize,
-            bindings::dma_data_direction::DMA_FROM_DEVICE,
-        )
-    };
+}
+
+/// Whether mappings for `dev` are to be synchronised: `dma_dev_need_sync()`.
+#[cfg(CONFIG_DMA_NEED_SYNC)]
+#[inline]
+fn needs_sync(dev: &Device<Bound>) -> bool {
+    // SAFETY: The device is valid. The flag is cleared for ever by the first mapping that needs it.
+    let flags = unsafe { (&raw const (*device::as_raw(dev)).flags[0]).read_volatile() };
+    cfg!(CONFIG_DMA_API_DEBUG)
+        || flags & 1 << bindings::struct_device_flags::DEV_FLAG_DMA_SKIP_SYNC == 0
 }
 
 /// Reads word `index`, once; one that does not exist reads as 0.

@@ -297,8 +297,8 @@ impl<P: Poll> Drop for PagePool<'_, P> {
 ///
 /// # Invariants
 ///
-/// `left` references of `page`, which belongs to `pool`, are ours, and so is the memory from `start`
-/// on, which the device knows by `address`: one buffer for each reference.
+/// `left` references of `page`, which belongs to `pool`, are ours, and so is the memory from
+/// `start` on, which the device knows by `address`: one buffer for each reference.
 struct Rest {
     pool: NonNull<bindings::page_pool>,
     page: NonNull<bindings::page>,

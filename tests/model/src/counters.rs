@@ -114,6 +114,9 @@ pub struct Counters {
     pub engine: [DescriptorAccesses; QUEUES],
     /// Descriptor accesses by CPUs, per queue (watch windows only).
     pub cpu: [DescriptorAccesses; QUEUES],
+    /// Series of stores by CPUs to the first words of descriptors, each after stores to other words:
+    /// so often, at least, the order of the two had to be made sure (watch windows only).
+    pub hand_overs: [u64; QUEUES],
     /// Received frames that did not reach memory.
     pub drops: Drops,
     /// Frames sent into a dead or mismatched link.
@@ -134,6 +137,7 @@ impl Counters {
             bytes: [0; QUEUES],
             engine: [DescriptorAccesses::default(); QUEUES],
             cpu: [DescriptorAccesses::default(); QUEUES],
+            hand_overs: [0; QUEUES],
             drops: Drops::default(),
             tx_lost: 0,
         }
@@ -186,6 +190,7 @@ impl Counters {
             "bytes": per_queue(&self.bytes),
             "engine_descriptors": by_queue(&self.engine),
             "cpu_descriptors": by_queue(&self.cpu),
+            "cpu_hand_overs": per_queue(&self.hand_overs),
             "rx_drops": self.drops.json(),
             "tx_lost": self.tx_lost,
         })

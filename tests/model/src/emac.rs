@@ -230,27 +230,33 @@ impl Model {
         [hi[0], hi[1], hi[2], hi[3], lo[2], lo[3]]
     }
 
-    /// Counts a frame the MAC has seen and returns its status code.
-    pub(crate) fn classify(&mut self, frame: &[u8], bad_fcs: bool) -> u8 {
+    /// Counts a frame the MAC has seen and returns its status code, which may be given.
+    pub(crate) fn classify(&mut self, frame: &[u8], bad_fcs: bool, given: Option<u8>) -> u8 {
         let length = frame.len() + FCS;
         // Values below the standard maximum mean the standard maximum (A).
         let limit = self.regs.get(reg::RFLR).max(1518) as usize;
-        let mut status = 0;
-        if length > limit {
-            status |= msc::TOO_LONG;
-            self.regs.count(reg::TLFRCR, 1);
-        }
-        if length < MIN_FRAME + FCS {
-            status |= msc::TOO_SHORT;
-            self.regs.count(reg::TSFRCR, 1);
-        }
-        if bad_fcs {
-            status |= msc::CRC;
-            self.regs.count(reg::CEFCR, 1);
-        }
-        if frame.first().is_some_and(|byte| byte & 1 != 0) {
-            status |= msc::MULTICAST;
-            self.regs.count(reg::MAFCR, 1);
+        let group = frame.first().is_some_and(|byte| byte & 1 != 0);
+        let found = [
+            (length > limit, msc::TOO_LONG),
+            (length < MIN_FRAME + FCS, msc::TOO_SHORT),
+            (bad_fcs, msc::CRC),
+            (group, msc::MULTICAST),
+        ];
+        let status = given.unwrap_or_else(|| {
+            let bits = found.iter().filter(|(is_so, _)| *is_so);
+            bits.fold(0, |status, (_, bit)| status | bit)
+        });
+        for (bit, counter) in [
+            (msc::CRC, reg::CEFCR),
+            (msc::RFE, reg::FRECR),
+            (msc::TOO_SHORT, reg::TSFRCR),
+            (msc::TOO_LONG, reg::TLFRCR),
+            (msc::FRACTION, reg::RFCR),
+            (msc::MULTICAST, reg::MAFCR),
+        ] {
+            if status & bit != 0 {
+                self.regs.count(counter, 1);
+            }
         }
         status
     }

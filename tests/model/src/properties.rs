@@ -464,10 +464,10 @@ pub static TABLE: &[Property] = &[
         let queue = crate::counters::queue_index(text);
         m.walk_ring(h, queue.ok_or_else(|| format!("{text:?}: no such queue"))?)
     }),
-    result!("ring", "JSON: type and pointer of each descriptor, as the last walk found them", |m| {
-        let descriptors = m.watch.walked.iter();
-        let list: Vec<_> =
-            descriptors.map(|d| json!([format!("{:?}", d.kind()), d.pointer()])).collect();
+    result!("ring", "JSON: type, size and pointer of each descriptor, as the last walk found them", |m| {
+        let list: Vec<_> = m.watch.walked.iter()
+            .map(|d| json!([format!("{:?}", d.kind()), d.size(), d.pointer()]))
+            .collect();
         json!(list).to_string()
     }),
     result!("state", "JSON: mode, clock, reset, link, queues", |m| {

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use crate::counters::QUEUES;
 use crate::dmac::descriptor::{Descriptor, Kind, DIE_DT};
 use crate::dmac::ENTRY;
 use crate::host::Host;
@@ -44,6 +45,8 @@ pub(crate) struct Watch {
     shadow: Vec<Vec<u8>>,
     /// Receive descriptors as they were when they were handed over (property `eager-fetch`).
     prefetched: HashMap<u64, [u8; 8]>,
+    /// Queues whose last store by a CPU was to another word than the first.
+    filling: [bool; QUEUES],
     /// What the last walk along a ring found (property `ring`).
     pub(crate) walked: Vec<Descriptor>,
 }
@@ -204,6 +207,11 @@ impl Model {
         if !is_write {
             return;
         }
+        let filling = addr - descriptor >= 4;
+        if self.watch.filling[ring.queue] && !filling {
+            self.counters.hand_overs[ring.queue] += 1;
+        }
+        self.watch.filling[ring.queue] = filling;
         let shadow = &mut self.watch.shadow[index];
         let owner = Kind::of(shadow[(descriptor - ring.start + DIE_DT) as usize]);
         let given_away = match ring.queue < RX_QUEUE_OFFSET {

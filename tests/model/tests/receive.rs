@@ -308,6 +308,17 @@ fn any_status_can_be_injected() {
         m.run(SETTLE);
         assert_eq!(seen(&m, rx(i)), (68 | EI, msc, FSINGLE));
     }
+    // 0x20 and 0x40 have no counter.
+    let counters = [
+        (reg::CEFCR, 1),
+        (reg::FRECR, 2),
+        (reg::TSFRCR, 1),
+        (reg::TLFRCR, 1),
+        (reg::RFCR, 2),
+    ];
+    for (counter, expected) in counters {
+        assert_eq!(m.read(counter), expected, "{counter:#x}");
+    }
 }
 
 #[test]
@@ -331,8 +342,8 @@ fn rings_can_be_walked() {
     let list = ring.as_array().unwrap();
     // The link at the end is not a slot.
     assert_eq!(list.len() as u64, RING);
-    assert_eq!(list[0], serde_json::json!(["Single", rx_buffer(0)]));
-    assert_eq!(list[7], serde_json::json!(["Empty", rx_buffer(7)]));
+    assert_eq!(list[0], serde_json::json!(["Single", 104, rx_buffer(0)]));
+    assert_eq!(list[7], serde_json::json!(["Empty", RX_SIZE, rx_buffer(7)]));
     assert!(m.model.set(&mut m.host, "walk", "rx1").is_err());
     assert!(m.model.set(&mut m.host, "walk", "nonsense").is_err());
 }

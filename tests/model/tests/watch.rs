@@ -49,6 +49,20 @@ fn far_rings_have_windows_of_their_own() {
 }
 
 #[test]
+fn series_of_first_words_are_counted() {
+    let mut m = watching(false);
+    for _ in 0..3 {
+        for i in 0..4 {
+            m.cpu_store(rx(i) + 4, &(rx_buffer(i) as u32).to_le_bytes());
+        }
+        for i in 0..4 {
+            m.cpu_store(rx(i), &[0, 8, 0, FEMPTY]);
+        }
+    }
+    assert_eq!(m.json("counters")["cpu_hand_overs"]["rx0"], 3);
+}
+
+#[test]
 fn accesses_are_counted_by_word() {
     let mut m = watching(false);
     m.cpu_load(rx(0), 4);

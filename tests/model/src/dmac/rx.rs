@@ -280,7 +280,7 @@ impl Model {
                 place.copy_from_slice(&number.to_be_bytes());
             }
         }
-        let seen = self.classify(&frame, arrival.bad_fcs);
+        let seen = self.classify(&frame, arrival.bad_fcs, arrival.status);
         if seen & msc::ERRORS == 0 {
             if let Some(until) = self.pause(&frame, t) {
                 self.pause_tx(until);
@@ -293,7 +293,7 @@ impl Model {
         let limit = self.regs.get(reg::RFLR).max(1518) as usize - crate::emac::FCS;
         frame.truncate(limit);
         let start = t.saturating_sub(self.after_start(arrival.frame.len()));
-        self.take_in(&frame, start, arrival.status.unwrap_or(seen), &arrival);
+        self.take_in(&frame, start, seen, &arrival);
     }
 
     /// CCC.LBME: a frame turns round inside the DMAC (A: as received, without the filter).

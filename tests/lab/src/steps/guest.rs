@@ -27,6 +27,7 @@ const PACKAGES: &[&str] = &[
     "iproute2",
     "kmod",
     "linuxptp",
+    "python3-minimal",
     "tcpdump",
 ];
 

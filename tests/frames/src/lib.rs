@@ -222,6 +222,11 @@ impl Kind {
         self.network_at() + self.network_header_len() + self.transport_header_len()
     }
 
+    /// The payload of a frame of this kind.
+    pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        &frame[self.headers_len()..frame.len() - self.padding()]
+    }
+
     /// The shortest frame of this kind. It has a byte of payload.
     pub fn min_len(&self) -> usize {
         self.headers_len() + 1 + self.padding()

@@ -35,6 +35,8 @@ const HARMLESS: &[&str] = &[
 pub(crate) enum Flavour {
     /// The stock kernel, or the user's.
     Stock,
+    /// The stock kernel with pages of 16 KiB.
+    LargePages,
     /// One that is built to notice mistakes.
     Debug,
     /// One for riscv64.
@@ -47,7 +49,7 @@ impl Flavour {
     /// What it runs on.
     pub(crate) fn arch(self) -> &'static Arch {
         match self {
-            Flavour::Stock | Flavour::Debug => &arch::ARM64,
+            Flavour::Stock | Flavour::LargePages | Flavour::Debug => &arch::ARM64,
             Flavour::Riscv64 => &arch::RISCV64,
             Flavour::Arm => &arch::ARM,
         }
@@ -108,7 +110,8 @@ pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
         (Flavour::Riscv64, _) => built::get(env, &built::RISCV64),
         (Flavour::Arm, _) => built::get(env, &built::ARM),
         (Flavour::Stock, Some(kdir)) => given(env, kdir),
-        (Flavour::Stock, None) => prepared(env),
+        (Flavour::Stock, None) => prepared(env, stock::get(env)?),
+        (Flavour::LargePages, _) => prepared(env, stock::with_large_pages(env)?),
     }
 }
 
@@ -187,10 +190,9 @@ fn built_with_ours(root: &Root, config: &BTreeMap<String, String>) -> Result<boo
     Ok(known("CONFIG_RUSTC_VERSION_TEXT") && known("CONFIG_CC_VERSION_TEXT"))
 }
 
-/// Prepares the build tree of the stock kernel.
-fn prepared(env: &Env) -> Result<Kernel> {
+/// Prepares the build tree of a stock kernel.
+fn prepared(env: &Env, stock: stock::Stock) -> Result<Kernel> {
     let root = root::get(env)?;
-    let stock = stock::get(env)?;
     let key = Key::new("kernel", VERSION)
         .text(&stock.release.name)
         .text(&source::id(env, &root, &stock)?)
@@ -200,7 +202,7 @@ fn prepared(env: &Env) -> Result<Kernel> {
         name: "kernel",
         label: "Rust metadata of the stock kernel",
         space: 4 << 30,
-        keep: 2,
+        keep: 3,
     };
     let dir = env
         .cache

@@ -28,6 +28,8 @@ pub(crate) enum StepName {
     Stock,
     /// Rust metadata for the stock kernel.
     Kernel,
+    /// The same for the kernel with pages of 16 KiB.
+    LargePages,
     /// The kernel that notices mistakes.
     Debug,
     /// The kernel for riscv64.
@@ -50,6 +52,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Root => root::get(env)?.dir().to_path_buf(),
         StepName::Stock => stock::get(env)?.dir,
         StepName::Kernel => kernel::get(env, Flavour::Stock)?.dir,
+        StepName::LargePages => kernel::get(env, Flavour::LargePages)?.dir,
         StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
         StepName::Riscv64 => kernel::get(env, Flavour::Riscv64)?.dir,
         StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,

@@ -64,16 +64,53 @@ pub(crate) fn copy_sources(project: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A fault that is put into the driver, to see whether a test notices.
+pub(crate) struct Fault {
+    /// The file.
+    pub(crate) file: &'static str,
+    /// What is in it, once.
+    pub(crate) right: &'static str,
+    /// What is put in its place.
+    pub(crate) wrong: &'static str,
+}
+
+impl Fault {
+    /// Puts it into a copy of the sources.
+    fn plant(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(self.file);
+        let text = fs::read_to_string(&path)?;
+        anyhow::ensure!(
+            text.matches(self.right).count() == 1,
+            "{} does not have {:?} once",
+            self.file,
+            self.right
+        );
+        Ok(fs::write(path, text.replace(self.right, self.wrong))?)
+    }
+}
+
 /// Builds the module for a kernel and returns its path.
 pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<PathBuf> {
+    build(env, kernel, None)
+}
+
+/// The same with a fault in it.
+pub(crate) fn with_fault(env: &Env, kernel: &Kernel, fault: &Fault) -> Result<PathBuf> {
+    build(env, kernel, Some(fault))
+}
+
+fn build(env: &Env, kernel: &Kernel, fault: Option<&Fault>) -> Result<PathBuf> {
     let files: Vec<PathBuf> = sources(&env.project)
         .into_iter()
         .map(|file| env.project.join(file))
         .collect();
-    let key = Key::new("module", VERSION)
+    let mut key = Key::new("module", VERSION)
         .text(&kernel.id)
-        .files(&env.project, &files)?
-        .finish();
+        .files(&env.project, &files)?;
+    if let Some(fault) = fault {
+        key = key.text(fault.file).text(fault.right).text(fault.wrong);
+    }
+    let key = key.finish();
     let step = Step {
         name: "module",
         label: "ravb-rs.ko",
@@ -82,6 +119,7 @@ pub(crate) fn get(env: &Env, kernel: &Kernel) -> Result<PathBuf> {
     };
     let dir = env.cache.get(&step, &key, |work| {
         copy_sources(&env.project, work.out)?;
+        fault.map_or(Ok(()), |fault| fault.plant(work.out))?;
         work.run(&mut kernel.make(work.out, "modules"))
     })?;
     Ok(dir.join("ravb-rs.ko"))

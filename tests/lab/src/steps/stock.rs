@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The stock Debian arm64 kernel: image, modules, headers and source, as packaged.
+//! The stock Debian arm64 kernels: image, modules, headers and source, as packaged.
 
 use super::root::{self, Root};
 use crate::cache::{Key, Step, Work};
@@ -52,19 +52,35 @@ impl Stock {
     }
 }
 
+/// The end of the name of the kernel with pages of 4 KiB.
+const PLAIN: &str = "-arm64";
+
+/// The end of the name of the kernel with pages of 16 KiB.
+const LARGE_PAGES: &str = "-arm64-16k";
+
 /// Fetches the stock kernel. The archive's newest one is taken once and kept until `make update`.
 pub(crate) fn get(env: &Env) -> Result<Stock> {
-    let key = Key::new("stock", VERSION)
-        .text(&format!("{SERIES:?}"))
-        .finish();
+    let key = Key::new("stock", VERSION).text(&format!("{SERIES:?}"));
+    fetched(env, &key.finish(), PLAIN)
+}
+
+/// The same with pages of 16 KiB.
+pub(crate) fn with_large_pages(env: &Env) -> Result<Stock> {
+    let key = Key::new("stock", VERSION).text(&format!("{SERIES:?}"));
+    fetched(env, &key.text(LARGE_PAGES).finish(), LARGE_PAGES)
+}
+
+fn fetched(env: &Env, key: &str, ending: &str) -> Result<Stock> {
     let step = Step {
         name: "stock",
         label: "stock Debian kernel packages",
         space: 2 << 30,
-        keep: 1,
+        keep: 2,
     };
     let root = root::get(env)?;
-    let dir = env.cache.get(&step, &key, |work| build(&root, work))?;
+    let dir = env
+        .cache
+        .get(&step, key, |work| build(&root, ending, work))?;
     let text = fs::read_to_string(dir.join("release.json"))?;
     Ok(Stock {
         release: serde_json::from_str(&text)?,
@@ -72,11 +88,11 @@ pub(crate) fn get(env: &Env) -> Result<Stock> {
     })
 }
 
-fn build(root: &Root, work: &Work<'_>) -> Result<()> {
+fn build(root: &Root, ending: &str, work: &Work<'_>) -> Result<()> {
     let binds = [(work.out, "/out")];
     root.apt(work, &binds, "apt-cache pkgnames linux- > /out/names")?;
     let names = fs::read_to_string(work.out.join("names"))?;
-    let Some(found) = newest(names.lines()) else {
+    let Some(found) = newest(names.lines(), ending) else {
         bail!(
             "the archive has no Debian arm64 kernel of series 7 any more: give a kernel tree \
              with KDIR="
@@ -145,9 +161,10 @@ struct Found {
     release: String,
 }
 
-/// The newest kernel of our series among package names, or the newest 7.x.
-fn newest<'a>(names: impl Iterator<Item = &'a str>) -> Option<Found> {
-    let mut all: Vec<Found> = names.filter_map(parse).collect();
+/// The newest kernel of our series among package names, or the newest 7.x, whose name has this
+/// ending.
+fn newest<'a>(names: impl Iterator<Item = &'a str>, ending: &str) -> Option<Found> {
+    let mut all: Vec<Found> = names.filter_map(|name| parse(name, ending)).collect();
     all.sort_by_key(|found| (found.version.0, found.version.1) == SERIES);
     let ours = all
         .iter()
@@ -158,14 +175,14 @@ fn newest<'a>(names: impl Iterator<Item = &'a str>) -> Option<Found> {
 }
 
 /// `linux-binary-7.3.4+deb13-arm64` with or without `:arm64`.
-fn parse(name: &str) -> Option<Found> {
+fn parse(name: &str, ending: &str) -> Option<Found> {
     let release = name
         .trim_end_matches(":arm64")
         .strip_prefix("linux-binary-")?;
     let (version, flavour) = release.split_once("+deb")?;
-    // Only the plain flavour: `13-arm64`, not `13-cloud-arm64` or `13-arm64-16k`.
+    // Only this flavour: where `13-arm64` is wanted, not `13-cloud-arm64` or `13-arm64-16k`.
     flavour
-        .strip_suffix("-arm64")?
+        .strip_suffix(ending)?
         .bytes()
         .all(|b| b.is_ascii_digit())
         .then_some(())?;
@@ -196,8 +213,12 @@ mod tests {
             "linux-headers-7.3.20+deb13-arm64",
         ];
         assert_eq!(
-            newest(names.into_iter()).unwrap().release,
+            newest(names.into_iter(), PLAIN).unwrap().release,
             "7.3.10+deb13-arm64"
+        );
+        assert_eq!(
+            newest(names.into_iter(), LARGE_PAGES).unwrap().release,
+            "7.3.12+deb13-arm64-16k"
         );
     }
 
@@ -208,11 +229,11 @@ mod tests {
             "linux-binary-7.5.0+deb13-arm64",
         ];
         assert_eq!(
-            newest(names.into_iter()).unwrap().release,
+            newest(names.into_iter(), PLAIN).unwrap().release,
             "7.5.0+deb13-arm64"
         );
         assert_eq!(
-            newest(["linux-binary-6.12.1+deb13-arm64"].into_iter()),
+            newest(["linux-binary-6.12.1+deb13-arm64"].into_iter(), PLAIN),
             None
         );
     }

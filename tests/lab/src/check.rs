@@ -42,6 +42,8 @@ const COMPLAINTS: &[&str] = &[
     "detected stall",
     "Bad page state",
     "rust_kernel: panicked",
+    // A checksum from the device that is wrong, where that of the sender is right.
+    "hw csum failure",
 ];
 
 /// Rules of the hardware the stock C driver is known to break; our driver may break none.

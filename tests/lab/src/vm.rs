@@ -112,6 +112,16 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// The same with another build of our driver.
+    pub(crate) fn with_module(self, module: PathBuf) -> Parts {
+        Parts {
+            module: Some(module),
+            ..self
+        }
+    }
+}
+
 /// What a command in the guest printed and how it ended.
 #[derive(Debug)]
 pub(crate) struct Output {

@@ -586,7 +586,7 @@ pub(super) fn same_frames(sent: &[Vec<u8>], got: &[Vec<u8>]) -> Result<()> {
 }
 
 /// Frames of every length arrive byte by byte.
-fn frames_receive(bench: &mut Bench<'_>) -> Result<()> {
+pub(super) fn frames_receive(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let mac = bench.mac()?;
     let lengths = (60..=1514).step_by(13).chain([1511, 1512, 1513, 1514]);

@@ -14,6 +14,7 @@ mod functional;
 mod host;
 mod kunit;
 mod registers;
+mod rx;
 mod tx;
 mod variants;
 
@@ -112,6 +113,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(functional::variations());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());
+    tests.extend(rx::tests());
     tests.extend(tx::tests());
     tests.extend(bench::tests());
     tests

@@ -134,7 +134,12 @@ impl SkBuff {
             unsafe { bindings::skb_clone(self.as_raw(), bindings::RAVB_RS_CONST_GFP_ATOMIC) };
         let clone = NonNull::new(clone).ok_or(ENOMEM)?;
         // SAFETY: One reference is ours by the invariant, and is not used after this.
-        unsafe { bindings::consume_skb(self.as_raw()) };
+        unsafe {
+            bindings::ravb_helper_dev_kfree_skb_any_reason(
+                self.as_raw(),
+                drop_reason::SKB_CONSUMED,
+            )
+        };
         // INVARIANT: `skb_clone` returns a valid socket buffer and a reference of it.
         self.skb = clone;
         Ok(())

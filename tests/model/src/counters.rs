@@ -114,8 +114,8 @@ pub struct Counters {
     pub engine: [DescriptorAccesses; QUEUES],
     /// Descriptor accesses by CPUs, per queue (watch windows only).
     pub cpu: [DescriptorAccesses; QUEUES],
-    /// Series of stores by CPUs to the first words of descriptors, each after stores to other words:
-    /// so often, at least, the order of the two had to be made sure (watch windows only).
+    /// Series of stores by CPUs to the first words of descriptors, each after stores to other
+    /// words: so often, at least, the order of the two had to be made sure (watch windows only).
     pub hand_overs: [u64; QUEUES],
     /// Received frames that did not reach memory.
     pub drops: Drops,

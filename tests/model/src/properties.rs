@@ -464,7 +464,7 @@ pub static TABLE: &[Property] = &[
         let queue = crate::counters::queue_index(text);
         m.walk_ring(h, queue.ok_or_else(|| format!("{text:?}: no such queue"))?)
     }),
-    result!("ring", "JSON: type, size and pointer of each descriptor, as the last walk found them", |m| {
+    result!("ring", "JSON: type, size and pointer of each descriptor that the last walk saw", |m| {
         let list: Vec<_> = m.watch.walked.iter()
             .map(|d| json!([format!("{:?}", d.kind()), d.size(), d.pointer()]))
             .collect();

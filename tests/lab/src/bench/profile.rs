@@ -422,7 +422,8 @@ ffff800080000200 t $x
         let mut symbols = Symbols::parse(SYMBOLS);
         symbols.add_module("ravb_rs", MODULE, ".text", 0xffff_8000_7a00_0000);
         let text = "mark 3\n1 0 7\nffff800080000000 0 2\nffff800080000104 d5033bbf 5\n\
-                    ffff80007a000040 9ac00800 11\nffff80007a000004 d50b7e20 13\nffff80007a000030 0 17\nend\n";
+                    ffff80007a000040 9ac00800 11\nffff80007a000004 d50b7e20 13\n\
+                    ffff80007a000030 0 17\nend\n";
         let profile = &read(text, &symbols).unwrap()[&3];
         assert_eq!(profile.total, 55);
         let functions: Vec<_> = profile

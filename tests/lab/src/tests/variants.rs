@@ -536,7 +536,8 @@ fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
 /// Interrupts on the first line of the interface that its handler did not take for its own.
 fn unhandled(bench: &mut Bench<'_>) -> Result<u64> {
     let text = bench.vm.ok(&format!(
-        "irq=$(sed -n 's/^ *\\([0-9]*\\):.*\\({IFACE}\\|ethernet\\).*/\\1/p' /proc/interrupts | head -n 1)
+        "line='^ *\\([0-9]*\\):.*\\({IFACE}\\|ethernet\\).*'
+         irq=$(sed -n \"s/$line/\\1/p\" /proc/interrupts | head -n 1)
          sed -n 's/^unhandled //p' /proc/irq/$irq/spurious"
     ))?;
     text.trim()

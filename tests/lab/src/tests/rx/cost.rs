@@ -34,7 +34,8 @@ struct Cost {
 }
 
 /// Receives `count` frames of `len` bytes, each of which takes `parts` descriptors. They come
-/// faster than the driver takes them, however fast the host is: it looks for them now and then only.
+/// faster than the driver takes them, however fast the host is, because it looks for them now and
+/// then only.
 fn cost(bench: &mut Bench<'_>, len: u64, parts: u64, count: u64) -> Result<Cost> {
     let deferral = Deferral::set(bench, 1, Duration::from_millis(20))?;
     let trace = Trace::start(bench, "")?;

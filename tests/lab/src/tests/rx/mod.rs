@@ -326,12 +326,13 @@ impl Deferral {
 
 /// Starts a program of the guest that says when it listens, and leaves its output in `file`.
 fn listen(bench: &mut Bench<'_>, command: &str, file: &str) -> Result<()> {
-    bench.vm.ok(&format!(
+    let script = format!(
         "rm -f {file}; {command} > {file} 2>&1 &
          echo $! > {file}.pid
          for i in $(seq 500); do grep -q listening {file} && exit 0; sleep 0.02; done
          cat {file}; exit 1"
-    ))?;
+    );
+    bench.vm.ok_within(&script, 60)?;
     Ok(())
 }
 

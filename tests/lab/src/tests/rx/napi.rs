@@ -186,8 +186,8 @@ pub(super) fn threaded(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Sockets that keep what arrives.
-const HOLD: &str = "python3 -c '
-import socket, sys, time
+const HOLD: &str = "python3 -IS -c '
+import _socket as socket, time
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 s.setsockopt(1, 33, 64 << 20)
 s.bind((\"eth0\", 3))

@@ -388,7 +388,8 @@ impl Phy {
 
     /// Reads register `reg` (0 to 31) as the bus does: some reads have effects.
     pub fn read(&mut self, reg: u8) -> u16 {
-        let up = matches!(self.state, State::Up(_));
+        // In loopback the PHY is its own partner (K-drv: micrel waits for the link).
+        let up = matches!(self.state, State::Up(_)) || self.loopback();
         let negotiated = up && self.negotiates() && self.config.partner.autoneg;
         let partner = self.config.partner;
         match reg {
@@ -896,6 +897,17 @@ mod tests {
         m.w(BMCR, BMCR_ANENABLE | BMCR_LOOPBACK);
         assert!(m.0.phy().loopback());
         assert_eq!(m.0.phy().link(), gigabit());
+    }
+
+    #[test]
+    fn a_loop_is_a_link() {
+        let mut m = up();
+        m.0.phy_mut().set_cable(DELAY, false);
+        m.r(BMSR);
+        assert_eq!(m.r(BMSR) & BMSR_LSTATUS, 0);
+        m.w(BMCR, BMCR_LOOPBACK | 0x140);
+        m.r(BMSR);
+        assert_ne!(m.r(BMSR) & BMSR_LSTATUS, 0);
     }
 
     #[test]

@@ -11,13 +11,18 @@ use crate::{
     net::{
         ethtool::{
             Extack,
+            MacStatistics,
             Operations,
             RingSizes, //
         },
         netdev::Locked,
+        pm,
         qstats, //
     },
-    ravb_hw::QueueId,
+    ravb_hw::{
+        QueueId,
+        Regs, //
+    },
     ravb_stats,
     Ravb, //
 };
@@ -40,7 +45,40 @@ impl Operations for Ravb<'_> {
             extack.set(c"rings need at least 64 descriptors");
             return Err(EINVAL);
         }
-        crate::restart(dev, sizes).inspect_err(|_| extack.set(c"the new rings could not be set up"))
+        crate::replace_rings(dev, sizes)
+            .inspect_err(|_| extack.set(c"the new rings could not be set up"))
+    }
+
+    fn set_queues(dev: &mut Locked<'_, Self>, queues: u16) -> Result {
+        crate::set_queues(dev, queues)
+    }
+
+    fn register_count(dev: &Locked<'_, Self>) -> usize {
+        dev.hw.words()
+    }
+
+    fn registers(dev: &mut Locked<'_, Self>, values: &mut [u32]) {
+        // Also while the interface is down. Where the device cannot be resumed, there is nothing to
+        // show.
+        if let Ok(regs) = Regs::new(&dev.hw) {
+            regs.dump(values);
+        }
+    }
+
+    fn wake_on_magic(dev: &Locked<'_, Self>) -> Option<bool> {
+        dev.wakeup.map(pm::Wakeup::is_enabled)
+    }
+
+    fn set_wake_on_magic(dev: &mut Locked<'_, Self>, wake: bool) -> Result {
+        dev.wakeup.map_or(Ok(()), |wakeup| wakeup.set(wake))
+    }
+
+    fn obeys_pause(dev: &Locked<'_, Self>) -> bool {
+        dev.hw.obeys_pause()
+    }
+
+    fn mac_statistics(dev: &mut Locked<'_, Self>) -> MacStatistics {
+        dev.stats().of_mac()
     }
 
     fn rx_copybreak(dev: &Locked<'_, Self>) -> u32 {

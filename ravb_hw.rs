@@ -28,11 +28,13 @@ use kernel::{
         mem::IoMem,
         poll,
         register,
+        register::Register as _,
         Io, //
     },
     prelude::*,
     sync::{
         atomic::{
+            Atomic,
             AtomicFlag,
             Relaxed, //
         },
@@ -263,6 +265,8 @@ register! {
         5:5 te => bool;
         /// Receiver on.
         6:6 re => bool;
+        /// EtherAVB: magic packets are looked for.
+        9:9 mpde => bool;
         /// PAUSE frames from the wire are obeyed.
         17:17 rxf => bool;
         /// PAUSE frames with a time of 0 are sent and obeyed.
@@ -293,6 +297,7 @@ register! {
     /// E-MAC interrupt mask.
     pub(crate) ECSIPR(u32) @ 0x518 {
         0:0 icdip => bool;
+        1:1 mpdip => bool;
         2:2 lchngip => bool;
     }
 
@@ -415,6 +420,35 @@ register! {
 
 /// The registers that every variant has.
 const WINDOW: usize = 0x800;
+
+/// Those whose reading has no effect: no counters, and nothing that takes from a FIFO.
+const READABLE: &[usize] = &[
+    CCC::OFFSET,
+    DBAT::OFFSET,
+    CSR::OFFSET,
+    RCR::OFFSET,
+    RTC::OFFSET,
+    TGC::OFFSET,
+    TCCR::OFFSET,
+    EIS::OFFSET,
+    RIC0::OFFSET,
+    RIS0::OFFSET,
+    RIC1::OFFSET,
+    RIC2::OFFSET,
+    RIS2::OFFSET,
+    TIC::OFFSET,
+    TIS::OFFSET,
+    ISS::OFFSET,
+    ECMR::OFFSET,
+    RFLR::OFFSET,
+    ECSR::OFFSET,
+    ECSIPR::OFFSET,
+    PIR::OFFSET,
+    PSR::OFFSET,
+    GECMR::OFFSET,
+    MAHR::OFFSET,
+    MALR::OFFSET,
+];
 
 /// The largest number of queues of a direction.
 pub(crate) const MAX_QUEUES: usize = 2;
@@ -547,6 +581,8 @@ pub(crate) struct Variant {
     pub(crate) features: Features,
     /// What the PHY must not offer.
     pub(crate) phy_restriction: phy::Restriction,
+    /// The MAC recognises magic packets.
+    pub(crate) magic_packets: bool,
     /// Small cores: interrupts are to be deferred in software.
     pub(crate) coalesce: bool,
     /// Delays of RGMII that the MAC can insert.
@@ -623,6 +659,9 @@ impl Variant {
 ///
 /// A new one needs an implementation of this and a [`Variant`], in a file below `ravb_hw/`.
 trait Generation: Sync {
+    /// Registers that not all have and whose reading has no effect, by their offsets.
+    fn readable(&self) -> &'static [usize];
+
     /// Enters CONFIG mode.
     fn enter_config(&self, regs: &Regs<'_>) -> Result {
         regs.set_mode(Mode::Config)
@@ -715,6 +754,8 @@ pub(crate) struct Hw<'bound> {
     masks: SpinLockIrq<QueueMasks>,
     /// The interrupt that tells of lost frames is masked.
     losses_masked: AtomicFlag,
+    /// The queues in use, one bit each.
+    queues: Atomic<u32>,
     /// Whether the interface is up. Who holds the lock may change the operating mode, and nobody
     /// else does.
     #[pin]
@@ -750,6 +791,7 @@ impl<'bound> Hw<'bound> {
                 wiring,
                 masks <- new_spinlock_irq!(QueueMasks::default()),
                 losses_masked: AtomicFlag::new(false),
+                queues: Atomic::new(0),
                 up <- new_mutex!(false),
             }? Error),
             GFP_KERNEL,
@@ -759,6 +801,21 @@ impl<'bound> Hw<'bound> {
     /// The device.
     pub(crate) fn dev(&self) -> &'bound Device<Bound> {
         self.dev
+    }
+
+    /// Whether PAUSE frames from the wire are obeyed; none are sent.
+    pub(crate) fn obeys_pause(&self) -> bool {
+        self.variant.generation.emac_mode(true).rxf()
+    }
+
+    /// How many words the register window has.
+    pub(crate) fn words(&self) -> usize {
+        let bytes = if self.toe.is_some() {
+            gbeth::WINDOW
+        } else {
+            WINDOW
+        };
+        bytes / size_of::<u32>()
     }
 
     /// The reset line.
@@ -867,10 +924,12 @@ impl<'bound> Regs<'bound> {
             .write(MALR, u32::from_be_bytes([0, 0, e, f]).into());
     }
 
-    /// Sets up the DMAC, in CONFIG mode. The rings hang on the table at `dbat`.
-    pub(crate) fn init_dmac(&self, dbat: u32) {
+    /// Sets up the DMAC for the first `queues` queues, in CONFIG mode. The rings hang on the table
+    /// at `dbat`.
+    pub(crate) fn init_dmac(&self, dbat: u32, queues: u16) {
         let io = self.io();
 
+        self.hw.queues.store((1 << queues) - 1, Relaxed);
         io.update(CCC, |ccc| ccc.with_dtsr(false));
         io.write(DBAT, dbat.into());
         self.generation().init_dmac(self);
@@ -882,9 +941,9 @@ impl<'bound> Regs<'bound> {
         io.write(TIC, self.all_queues().into());
     }
 
-    /// The bits of all queues.
+    /// The bits of all queues in use.
     fn all_queues(&self) -> u32 {
-        (1 << self.hw.variant.queues) - 1
+        self.hw.queues.load(Relaxed)
     }
 
     /// Sets up the E-MAC, in OPERATION mode, with the transmitter and receiver still off.
@@ -917,13 +976,21 @@ impl<'bound> Regs<'bound> {
         self.generation().set_tx_checksum(self, on)
     }
 
-    /// Sets the mode of the E-MAC. With `on`, transmitter and receiver are on.
-    pub(crate) fn set_emac_mode(&self, link: Option<Link>, on: bool, promiscuous: bool) {
+    /// Sets the mode of the E-MAC. With `on`, transmitter and receiver are on; with `magic`, magic
+    /// packets are looked for, and frames are not received.
+    pub(crate) fn set_emac_mode(
+        &self,
+        link: Option<Link>,
+        on: bool,
+        promiscuous: bool,
+        magic: bool,
+    ) {
         let full_duplex = link.is_none_or(|link| link.full_duplex);
         self.io().write_reg(
             self.generation()
                 .emac_mode(full_duplex)
                 .with_prm(promiscuous)
+                .with_mpde(magic)
                 .with_te(on)
                 .with_re(on),
         );
@@ -1000,6 +1067,26 @@ impl<'bound> Regs<'bound> {
         self.io().write_reg(ECSIPR::zeroed());
     }
 
+    /// Unmasks the interrupt that tells of a magic packet, and no other of the E-MAC.
+    pub(crate) fn unmask_magic(&self) {
+        self.io().write_reg(ECSIPR::zeroed().with_mpdip(true));
+    }
+
+    /// Copies the registers whose reading has no effect to `words`, each to the place of its
+    /// offset; the others are left alone.
+    pub(crate) fn dump(&self, words: &mut [u32]) {
+        let readable = [READABLE, self.generation().readable()];
+        for &offset in readable.into_iter().flatten() {
+            let value = match &self.hw.toe {
+                Some(toe) if offset >= WINDOW => toe.try_read32(offset),
+                _ => self.io().try_read32(offset),
+            };
+            if let (Some(word), Ok(value)) = (words.get_mut(offset / size_of::<u32>()), value) {
+                *word = value;
+            }
+        }
+    }
+
     /// The queues that have received or transmitted frames, and are not masked.
     ///
     /// Where there is one queue, this is not called without reason, and nothing is read.
@@ -1015,9 +1102,9 @@ impl<'bound> Regs<'bound> {
         QueueId::of_bits(bits)
     }
 
-    /// The queues of the device.
-    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        QueueId::of_bits(self.all_queues())
+    /// Whether a queue is in use.
+    fn uses(&self, queue: QueueId) -> bool {
+        self.all_queues() & queue.bit() != 0
     }
 
     /// Reads and forgets what frames were lost.

@@ -18,7 +18,8 @@ use crate::{
             Napi,
             Poll, //
         },
-        netdev::NetDevice, //
+        netdev::NetDevice,
+        pm, //
     },
     ravb_hw::{
         Cause,
@@ -142,6 +143,9 @@ impl Interrupt<'_> {
         let ecsr = io.read(ECSR);
 
         io.write_reg(ecsr);
+        if ecsr.mpd() {
+            pm::wakeup_event(self.regs.hw().dev());
+        }
         if ecsr.icd() {
             self.stats.carrier_events.add(1);
         }

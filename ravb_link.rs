@@ -41,6 +41,8 @@ pub(crate) struct Emac<'bound> {
     /// What the link pin says, if it is wired and has changed.
     link_pin: bool,
     promiscuous: bool,
+    /// Magic packets are looked for, and frames are not received.
+    magic: bool,
 }
 
 impl<'bound> Emac<'bound> {
@@ -51,12 +53,14 @@ impl<'bound> Emac<'bound> {
             link: None,
             link_pin: true,
             promiscuous: false,
+            magic: false,
         }
     }
 
     /// Switches the E-MAC on; [`Regs::init_emac`] was called before.
     pub(crate) fn start(&mut self, regs: Arc<Regs<'bound>>, promiscuous: bool) {
         self.promiscuous = promiscuous;
+        self.magic = false;
         self.link_pin = true;
         self.regs = Some(regs);
         self.apply_link();
@@ -75,6 +79,12 @@ impl<'bound> Emac<'bound> {
     /// Receives frames for any address, or not.
     pub(crate) fn set_promiscuous(&mut self, promiscuous: bool) {
         self.promiscuous = promiscuous;
+        self.apply();
+    }
+
+    /// Looks for magic packets only, until it is started anew.
+    pub(crate) fn look_for_magic(&mut self) {
+        self.magic = true;
         self.apply();
     }
 
@@ -106,7 +116,7 @@ impl<'bound> Emac<'bound> {
             // Transmitter and receiver are off while there is no link. The core may transmit as
             // soon as there is one, which is before the speed is known here; frames wait until
             // then.
-            regs.set_emac_mode(self.link, self.has_link(), self.promiscuous);
+            regs.set_emac_mode(self.link, self.has_link(), self.promiscuous, self.magic);
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The data path: rings, NAPI contexts, interrupt lines, and the hardware between CONFIG and RESET
-//! mode. It is made anew when the interface is opened, when the ring sizes change, and when a
-//! transmit queue is stuck; the PHY knows nothing of that.
+//! mode. It is made when the interface is opened. Its rings are replaced when their sizes change,
+//! and when a transmit queue is stuck; the PHY knows nothing of that.
 
 use kernel::{
     prelude::*,
@@ -12,6 +12,7 @@ use kernel::{
 
 use crate::{
     net::{
+        ethtool::RingSizes,
         irq,
         napi::Napi,
         netdev::{
@@ -41,26 +42,64 @@ use crate::{
     Ravb, //
 };
 
-/// What moves frames: everything that a change of the ring sizes makes anew.
+/// What moves frames while the interface is up.
 pub(crate) struct DataPath<'bound> {
+    regs: Arc<Regs<'bound>>,
     lines: KVec<irq::Line<'bound, Interrupt<'bound>>>,
     napis: Napis<'bound>,
-    /// The hardware looks at it as long as it is in OPERATION mode.
-    table: BaseTable,
+    /// What the hardware finds the rings by; there is none while it stands still.
+    table: Option<BaseTable>,
 }
 
-/// The queues of a device that is being opened or closed.
+/// What a device has of each queue.
 type Queues<T> = [Option<T>; MAX_QUEUES];
 
-impl<'bound> DataPath<'bound> {
-    /// Sets up rings and interrupts and lets frames flow.
-    pub(crate) fn start(
-        dev: &mut Locked<'_, Ravb<'bound>>,
+/// Rings of all queues that are not in use yet.
+struct Rings<'bound> {
+    table: BaseTable,
+    polled: Queues<Queue<'bound>>,
+    transmitted: Queues<TxQueue<'bound>>,
+}
+
+impl<'bound> Rings<'bound> {
+    fn new(
+        dev: &Locked<'_, Ravb<'bound>>,
         regs: &Arc<Regs<'bound>>,
+        napis: &Napis<'bound>,
+        sizes: RingSizes,
     ) -> Result<Self> {
+        let mut this = Self {
+            table: BaseTable::new(dev.hw.dev())?,
+            polled: [const { None }; MAX_QUEUES],
+            transmitted: [const { None }; MAX_QUEUES],
+        };
+
+        for (id, napi) in QueueId::all().zip(napis) {
+            let Some(napi) = napi else { continue };
+            let rx = RxQueue::new(dev, napi, id, sizes.rx)?;
+            let (tx, reclaim) = ravb_tx::queue(id, regs, &dev.stats, sizes.tx)?;
+
+            this.table.link(ravb_desc::dbat_rx(id.slot()), rx.ring())?;
+            this.table.link(ravb_desc::dbat_tx(id.slot()), tx.ring())?;
+            this.transmitted[id.slot()] = Some(tx);
+            this.polled[id.slot()] = Some(Queue {
+                id,
+                regs: regs.clone(),
+                tx: reclaim,
+                rx,
+            });
+        }
+        Ok(this)
+    }
+}
+
+impl<'bound> DataPath<'bound> {
+    /// Sets up rings and interrupts of as many queues as the device uses, and lets frames flow.
+    pub(crate) fn start(dev: &mut Locked<'_, Ravb<'bound>>) -> Result<Self> {
+        let regs = Arc::new(Regs::new(&dev.hw)?, GFP_KERNEL)?;
         let mut napis: Napis<'bound> = [const { None }; MAX_QUEUES];
-        let path = regs
-            .queues()
+        let path = QueueId::all()
+            .take(dev.queues().into())
             .try_for_each(|queue| {
                 napis[queue.slot()] = Some(Napi::add(dev, queue.index())?);
                 Ok(())
@@ -74,50 +113,61 @@ impl<'bound> DataPath<'bound> {
 
     fn start_queues(
         dev: &mut Locked<'_, Ravb<'bound>>,
-        regs: &Arc<Regs<'bound>>,
+        regs: Arc<Regs<'bound>>,
         napis: &Napis<'bound>,
     ) -> Result<Self> {
-        let ravb = dev.device();
         let sizes = dev.state().ring_sizes;
-        let table = BaseTable::new(ravb.hw.dev())?;
-        let mut polled: Queues<Queue<'bound>> = [const { None }; MAX_QUEUES];
-        let mut transmitted: Queues<TxQueue<'bound>> = [const { None }; MAX_QUEUES];
-
-        for id in regs.queues() {
-            let napi = napis[id.slot()].as_ref().ok_or(EINVAL)?;
-            let rx = RxQueue::new(dev, napi, id, sizes.rx)?;
-            let (tx, reclaim) = ravb_tx::queue(id, regs, &ravb.stats, sizes.tx)?;
-
-            table.link(ravb_desc::dbat_rx(id.slot()), rx.ring())?;
-            table.link(ravb_desc::dbat_tx(id.slot()), tx.ring())?;
-            transmitted[id.slot()] = Some(tx);
-            polled[id.slot()] = Some(Queue {
-                id,
-                regs: regs.clone(),
-                tx: reclaim,
-                rx,
-            });
-        }
-
-        let this = Self {
-            lines: Self::request_lines(ravb, regs, napis)?,
+        let rings = Rings::new(dev, &regs, napis, sizes)?;
+        let mut this = Self {
+            lines: Self::request_lines(dev, &regs, napis)?,
+            regs,
             napis: napis.clone(),
-            table,
+            table: None,
         };
-        this.enable(dev, polled);
-        if let Err(error) = this.start_hardware(dev, regs) {
-            // The queues go before the caller removes the NAPI contexts.
-            drop(this.disable(dev));
-            return Err(error);
-        }
-
-        for id in regs.queues() {
-            if let Some(queue) = transmitted[id.slot()].take() {
-                dev.install_tx_queue(id.index(), queue);
-            }
-        }
-        dev.wake_tx();
+        this.run(dev, rings)?;
         Ok(this)
+    }
+
+    /// The registers, which are there while the interface is up.
+    pub(crate) fn regs(&self) -> &Regs<'bound> {
+        &self.regs
+    }
+
+    /// Whether frames flow; they do unless [`DataPath::replace_rings`] failed half-way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Replaces the rings. Nothing has changed if there is no memory for new ones.
+    pub(crate) fn replace_rings(
+        &mut self,
+        dev: &mut Locked<'_, Ravb<'bound>>,
+        sizes: RingSizes,
+    ) -> Result {
+        let rings = Rings::new(dev, &self.regs, &self.napis, sizes)?;
+        self.halt(dev);
+        self.run(dev, rings)
+    }
+
+    /// Receives nothing but magic packets, which wake the system, until the rings are replaced.
+    pub(crate) fn look_for_magic(&mut self, dev: &mut Locked<'_, Ravb<'bound>>) -> Result {
+        self.regs.mask_all();
+        // The last poll may have unmasked its queue; none is scheduled after this.
+        let queues = self.disable(dev);
+        self.regs.mask_all();
+        self.enable(dev, queues);
+        self.regs.unmask_magic();
+        dev.emac.lock().look_for_magic();
+        self.set_wake(dev, true)
+    }
+
+    /// Lets the line that tells of magic packets wake the system, or does not any more.
+    pub(crate) fn set_wake(&self, dev: &Locked<'_, Ravb<'bound>>, wake: bool) -> Result {
+        self.lines
+            .iter()
+            .zip(dev.hw.variant.lines)
+            .filter(|(_, spec)| matches!(spec.cause, Cause::All | Cause::Emac))
+            .try_for_each(|(line, _)| line.set_wake(wake))
     }
 
     fn request_lines(
@@ -168,12 +218,32 @@ impl<'bound> DataPath<'bound> {
             .map(|napi| napi.as_ref().and_then(|napi| napi.disable(dev)))
     }
 
-    fn start_hardware(
-        &self,
-        dev: &mut Locked<'_, Ravb<'bound>>,
-        regs: &Arc<Regs<'bound>>,
-    ) -> Result {
+    /// Lets frames flow along `rings`.
+    fn run(&mut self, dev: &mut Locked<'_, Ravb<'bound>>, rings: Rings<'bound>) -> Result {
+        let Rings {
+            table,
+            polled,
+            transmitted,
+        } = rings;
+
+        self.enable(dev, polled);
+        if let Err(error) = self.start_hardware(dev, &table) {
+            drop(self.disable(dev));
+            return Err(error);
+        }
+        self.table = Some(table);
+        for (id, queue) in QueueId::all().zip(transmitted) {
+            if let Some(queue) = queue {
+                dev.install_tx_queue(id.index(), queue);
+            }
+        }
+        dev.wake_tx();
+        Ok(())
+    }
+
+    fn start_hardware(&self, dev: &mut Locked<'_, Ravb<'bound>>, table: &BaseTable) -> Result {
         let ravb = dev.device();
+        let regs = &self.regs;
         let mut up = ravb.hw.up.lock();
         // On failure, whatever was set up stops here.
         let reset = ScopeGuard::new(|| {
@@ -182,7 +252,7 @@ impl<'bound> DataPath<'bound> {
 
         regs.set_mode(Mode::Reset)?;
         regs.enter_config()?;
-        regs.init_dmac(self.table.address()?);
+        regs.init_dmac(table.address()?, dev.queues());
         regs.set_mode(Mode::Operation)?;
         regs.init_emac(
             dev.address(),
@@ -197,20 +267,26 @@ impl<'bound> DataPath<'bound> {
     }
 
     /// Stops everything that [`DataPath::start`] started.
-    pub(crate) fn stop(self, dev: &mut Locked<'_, Ravb<'bound>>, regs: &Regs<'bound>) {
+    pub(crate) fn stop(mut self, dev: &mut Locked<'_, Ravb<'bound>>) {
+        self.halt(dev);
+        // No handler runs after this, and nobody schedules what is deleted.
+        drop(self.lines);
+        delete(dev, &self.napis);
+    }
+
+    /// Stops the hardware and lets the rings go.
+    fn halt(&mut self, dev: &mut Locked<'_, Ravb<'bound>>) {
+        let Some(table) = self.table.take() else {
+            return;
+        };
         let ravb = dev.device();
+        let regs = &self.regs;
 
         regs.mask_all();
         // The queues are kept until the hardware does not look at them any more.
         let queues = self.disable(dev);
-        // The last poll may have unmasked its queue. No handler runs after this.
+        // The last poll may have unmasked its queue.
         regs.mask_all();
-        let Self {
-            lines,
-            napis,
-            table,
-        } = self;
-        drop(lines);
         dev.remove_tx_queues();
 
         let (has_link, emac) = {
@@ -234,7 +310,6 @@ impl<'bound> DataPath<'bound> {
 
         drop(queues);
         drop(table);
-        delete(dev, &napis);
     }
 }
 

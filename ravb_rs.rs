@@ -109,29 +109,82 @@ struct Ravb<'bound> {
     irqs: KVec<irq::Number<'bound>>,
     stats: Arc<DeviceStats>,
     emac: Arc<EmacLock<'bound>>,
+    /// Where the hardware recognises magic packets.
+    wakeup: Option<pm::Wakeup<'bound>>,
     /// The longest frame that is copied when it is received, with its trailer, in bytes.
     rx_copybreak: Atomic<u32>,
+}
+
+impl Ravb<'_> {
+    /// All that is counted, brought up to date.
+    fn stats(&self) -> &DeviceStats {
+        self.emac.lock().collect(&self.stats.hw);
+        &self.stats
+    }
 }
 
 /// What RTNL protects.
 struct State<'bound> {
     ring_sizes: RingSizes,
     /// Present while the interface is up.
-    open: Option<Open<'bound>>,
+    phy: Option<phy::Connection>,
+    /// Present while the interface is up and the system awake.
+    path: Option<DataPath<'bound>>,
 }
 
-/// An interface that is up.
-struct Open<'bound> {
-    phy: phy::Connection,
-    path: DataPath<'bound>,
-    regs: Arc<Regs<'bound>>,
+/// Replaces the rings by rings of these sizes; the PHY stays as it is.
+fn replace_rings<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, sizes: RingSizes) -> Result {
+    let Some(mut path) = dev.state().path.take() else {
+        dev.state().ring_sizes = sizes;
+        return Ok(());
+    };
+    let result = path.replace_rings(dev, sizes);
+    let running = path.is_running();
+
+    let state = dev.state();
+    state.path = Some(path);
+    if result.is_ok() {
+        state.ring_sizes = sizes;
+    } else if !running {
+        give_up(dev);
+    }
+    result
 }
 
-impl<'bound> Open<'bound> {
-    fn start(dev: &mut Locked<'_, Ravb<'bound>>) -> Result<Self> {
-        let hw = &dev.device().hw;
-        let regs = Arc::new(Regs::new(hw)?, GFP_KERNEL)?;
-        let path = DataPath::start(dev, &regs)?;
+/// Changes the number of queues, or leaves it as it was.
+fn set_queues<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, queues: u16) -> Result {
+    let old = dev.queues();
+    let Some(path) = dev.state().path.take() else {
+        return dev.set_queues(queues);
+    };
+    path.stop(dev);
+
+    let changed = dev
+        .set_queues(queues)
+        .and_then(|()| DataPath::start(dev))
+        .map(|path| dev.state().path = Some(path));
+    if changed.is_err() {
+        match dev.set_queues(old).and_then(|()| DataPath::start(dev)) {
+            Ok(path) => dev.state().path = Some(path),
+            Err(_) => give_up(dev),
+        }
+    }
+    changed
+}
+
+/// Takes the interface down, because it cannot be made to work: the user may try to bring it up.
+fn give_up(dev: &mut Locked<'_, Ravb<'_>>) {
+    dev_err!(dev.hw.dev(), "cannot be restarted, taking it down\n");
+    dev.close();
+}
+
+impl<'bound> netdev::Operations for Ravb<'bound> {
+    type State = State<'bound>;
+    type TxQueue = TxQueue<'bound>;
+
+    fn open(dev: &mut Locked<'_, Self>) -> Result {
+        let hw = dev.device().hw.clone();
+        let path = DataPath::start(dev)?;
 
         match phy::Connection::connect(
             dev,
@@ -141,61 +194,26 @@ impl<'bound> Open<'bound> {
         ) {
             Ok(phy) => {
                 phy.start();
-                Ok(Self { phy, path, regs })
+                let state = dev.state();
+                state.phy = Some(phy);
+                state.path = Some(path);
+                Ok(())
             }
             Err(error) => {
                 dev_err!(hw.dev(), "no PHY: {:?}\n", error);
-                path.stop(dev, &regs);
+                path.stop(dev);
                 Err(error)
             }
         }
     }
 
-    fn stop(self, dev: &mut Locked<'_, Ravb<'bound>>) {
-        self.path.stop(dev, &self.regs);
-        drop(self.phy);
+    fn stop(dev: &mut Locked<'_, Self>) {
+        if let Some(path) = dev.state().path.take() {
+            path.stop(dev);
+        }
+        drop(dev.state().phy.take());
         // The next PHY may say something else.
         dev.emac.lock().set_link(None);
-    }
-}
-
-/// Makes the data path anew, with rings of these sizes; the PHY stays as it is. Should that fail,
-/// the old sizes are restored.
-fn restart<'bound>(dev: &mut Locked<'_, Ravb<'bound>>, sizes: RingSizes) -> Result {
-    let old = core::mem::replace(&mut dev.state().ring_sizes, sizes);
-    let Some(Open { phy, path, regs }) = dev.state().open.take() else {
-        return Ok(());
-    };
-    path.stop(dev, &regs);
-
-    let (path, result) = match DataPath::start(dev, &regs) {
-        Ok(path) => (Ok(path), Ok(())),
-        Err(error) => {
-            dev.state().ring_sizes = old;
-            (DataPath::start(dev, &regs), Err(error))
-        }
-    };
-    match path {
-        Ok(path) => dev.state().open = Some(Open { phy, path, regs }),
-        Err(_) => dev_err!(dev.hw.dev(), "no memory for rings, the interface is dead\n"),
-    }
-    result
-}
-
-impl<'bound> netdev::Operations for Ravb<'bound> {
-    type State = State<'bound>;
-    type TxQueue = TxQueue<'bound>;
-
-    fn open(dev: &mut Locked<'_, Self>) -> Result {
-        let open = Open::start(dev)?;
-        dev.state().open = Some(open);
-        Ok(())
-    }
-
-    fn stop(dev: &mut Locked<'_, Self>) {
-        if let Some(open) = dev.state().open.take() {
-            open.stop(dev);
-        }
     }
 
     fn start_xmit(
@@ -209,7 +227,7 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
 
     fn select_queue(dev: &NetDevice<Self>, skb: &SkBuff) -> u16 {
         // Only the queue for network control has transmit timestamps.
-        let queue = if dev.hw.variant.queues > 1 && skb.wants_hardware_timestamp() {
+        let queue = if dev.queues() > 1 && skb.wants_hardware_timestamp() {
             QueueId::NetworkControl
         } else {
             QueueId::BestEffort
@@ -224,8 +242,8 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
 
     fn address_changed(dev: &mut Locked<'_, Self>) {
         let address = dev.address();
-        if let Some(open) = &dev.state().open {
-            open.regs.set_address(address);
+        if let Some(path) = &dev.state().path {
+            path.regs().set_address(address);
         }
     }
 
@@ -235,8 +253,8 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
         if tx == dev.features().contains(Features::TX_CHECKSUM) {
             return Ok(());
         }
-        match &dev.state().open {
-            Some(open) => open.regs.set_tx_checksum(tx),
+        match &dev.state().path {
+            Some(path) => path.regs().set_tx_checksum(tx),
             None => Ok(()),
         }
     }
@@ -252,13 +270,13 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
 
     fn recover(dev: &mut Locked<'_, Self>) {
         let sizes = dev.state().ring_sizes;
-        // A failure was reported.
-        let _ = restart(dev, sizes);
+        if let Err(error) = replace_rings(dev, sizes) {
+            dev_err!(dev.hw.dev(), "not restarted: {:?}\n", error);
+        }
     }
 
     fn stats(dev: &NetDevice<Self>, stats: &mut netdev::Stats) {
-        dev.emac.lock().collect(&dev.stats.hw);
-        dev.stats.fill(stats);
+        dev.stats().fill(stats);
     }
 }
 
@@ -332,6 +350,11 @@ impl RavbDriver {
             result => result.ok(),
         };
 
+        let wakeup = if variant.magic_packets && cfg!(CONFIG_PM_SLEEP) {
+            Some(pm::Wakeup::new(dev)?)
+        } else {
+            None
+        };
         let runtime = pm::Runtime::enable(dev, AUTOSUSPEND_DELAY)?;
         let hw = Hw::new(pdev, runtime, refclk, reset, variant, wiring)
             .map_err(|e| dev_err_probe!(dev, e, "missing or bad register window"))?;
@@ -364,11 +387,13 @@ impl RavbDriver {
             irqs,
             stats: Arc::new(DeviceStats::new(), GFP_KERNEL)?,
             emac: Arc::pin_init(new_spinlock_irq!(Emac::new()), GFP_KERNEL)?,
+            wakeup,
             rx_copybreak: Atomic::new(DEFAULT_RX_COPYBREAK),
         };
         let state = State {
             ring_sizes: DEFAULT_RING_SIZES,
-            open: None,
+            phy: None,
+            path: None,
         };
         let netdev = netdev::register(dev, config, ravb, state)
             .map_err(|e| dev_err_probe!(dev, e, "cannot register the network device"))?;
@@ -426,19 +451,70 @@ impl platform::Driver for RavbDriver {
     }
 }
 
+/// Stops the device for a suspend or for good. The interface stays up for the user, with its PHY.
+fn stop_device(netdev: &mut Locked<'_, Ravb<'_>>) {
+    netdev.detach();
+    if let Some(path) = netdev.state().path.take() {
+        path.stop(netdev);
+    }
+    if let Some(phy) = &netdev.state().phy {
+        phy.stop();
+    }
+}
+
+/// Stops the device for a suspend and takes its clocks away, unless it is to wake the system.
+fn fall_asleep<'bound>(
+    dev: &'bound platform::Device<Bound>,
+    netdev: &mut Locked<'_, Ravb<'bound>>,
+) -> Result {
+    if netdev.wakeup.is_some_and(pm::Wakeup::is_enabled) {
+        if let Some(mut path) = netdev.state().path.take() {
+            netdev.detach();
+            let result = path.look_for_magic(netdev);
+            netdev.state().path = Some(path);
+            return result;
+        }
+    }
+    stop_device(netdev);
+    pm::force_suspend(dev.as_ref())?;
+    netdev.hw.reset().assert()
+}
+
 /// Makes the device work after a suspend, or after an attempt of one.
 fn wake_up<'bound>(
     dev: &'bound platform::Device<Bound>,
     netdev: &mut Locked<'_, Ravb<'bound>>,
 ) -> Result {
+    let result = resume(dev, netdev);
+    netdev.attach();
+    if result.is_err() && netdev.is_running() {
+        give_up(netdev);
+    }
+    result
+}
+
+fn resume<'bound>(
+    dev: &'bound platform::Device<Bound>,
+    netdev: &mut Locked<'_, Ravb<'bound>>,
+) -> Result {
+    if let Some(path) = netdev.state().path.take() {
+        // It looked for magic packets, which RESET mode makes it do anew the next time.
+        let result = path.set_wake(netdev, false);
+        let state = netdev.state();
+        state.path = Some(path);
+        let sizes = state.ring_sizes;
+        return result.and_then(|()| replace_rings(netdev, sizes));
+    }
+
     netdev.hw.reset().deassert()?;
     pm::force_resume(dev.as_ref())?;
-    if netdev.is_running() {
-        let open = Open::start(netdev)?;
-        netdev.state().open = Some(open);
-        netdev.attach();
+    if netdev.state().phy.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let path = DataPath::start(netdev)?;
+    let state = netdev.state();
+    state.path = Some(path);
+    state.phy.as_ref().map_or(Ok(()), phy::Connection::restart)
 }
 
 impl SystemOps for RavbDriver {
@@ -449,16 +525,10 @@ impl SystemOps for RavbDriver {
         data: Pin<&Self::Data<'bound>>,
     ) -> Result {
         let mut netdev = data.netdev.lock();
-        if let Some(open) = netdev.state().open.take() {
-            netdev.detach();
-            open.stop(&mut netdev);
-        }
-        let result = pm::force_suspend(dev.as_ref()).and_then(|()| data.netdev.hw.reset().assert());
-        if result.is_err() {
+        fall_asleep(dev, &mut netdev).inspect_err(|_| {
             // The system stays awake, and nobody will ask to resume.
             let _ = wake_up(dev, &mut netdev);
-        }
-        result
+        })
     }
 
     fn resume<'bound>(
@@ -469,11 +539,7 @@ impl SystemOps for RavbDriver {
     }
 
     fn shutdown<'bound>(_dev: &'bound platform::Device<Bound>, data: Pin<&Self::Data<'bound>>) {
-        let mut netdev = data.netdev.lock();
-        netdev.detach();
-        if let Some(open) = netdev.state().open.take() {
-            open.stop(&mut netdev);
-        }
+        stop_device(&mut data.netdev.lock());
     }
 }
 

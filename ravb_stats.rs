@@ -4,6 +4,7 @@
 
 use crate::{
     net::{
+        ethtool::MacStatistics,
         netdev,
         stats::Counter, //
     },
@@ -203,6 +204,30 @@ impl DeviceStats {
         stats.tx_dropped += hw.tx_timeouts.get();
         stats.tx_carrier_errors = self.carrier_events.get() + hw.carrier_errors.get();
         stats.collisions = hw.collisions.get();
+    }
+
+    /// What the MAC counts. Octets are those behind the Ethernet header, as the standard has it.
+    pub(crate) fn of_mac(&self) -> MacStatistics {
+        const HEADER: u64 = 14;
+        let mut stats = MacStatistics {
+            frame_check_sequence_errors: self.hw.rx_crc_errors.get(),
+            carrier_sense_errors: self.hw.carrier_errors.get(),
+            ..MacStatistics::default()
+        };
+
+        for rx in &self.rx {
+            let packets = rx.packets.get();
+            stats.frames_received_ok += packets;
+            stats.octets_received_ok += rx.bytes.get().saturating_sub(HEADER * packets);
+            stats.multicast_frames_received_ok += rx.multicast.get();
+            stats.frame_check_sequence_errors += rx.crc_errors.get();
+        }
+        for tx in &self.tx {
+            let packets = tx.packets.get();
+            stats.frames_transmitted_ok += packets;
+            stats.octets_transmitted_ok += tx.bytes.get().saturating_sub(HEADER * packets);
+        }
+        stats
     }
 
     /// Lists what ethtool shows of a queue, in the order of [`NAMES`].

@@ -16,12 +16,14 @@
 #include <linux/phy.h>
 #include <linux/platform_device.h>
 #include <linux/pm_runtime.h>
+#include <linux/pm_wakeup.h>
 #include <linux/reset.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <net/netdev_lock.h>
 #include <net/netdev_queues.h>
 #include <net/page_pool/helpers.h>
+#include <net/selftests.h>
 
 #include "helpers.h"
 

@@ -82,6 +82,24 @@ bool ravb_helper_is_valid_ether_addr(const u8 *addr)
 	return is_valid_ether_addr(addr);
 }
 
+/* ethtool: inline where the kernel has no self-tests. */
+
+void ravb_helper_net_selftest(struct net_device *dev, struct ethtool_test *test,
+			      u64 *values)
+{
+	net_selftest(dev, test, values);
+}
+
+int ravb_helper_net_selftest_get_count(void)
+{
+	return net_selftest_get_count();
+}
+
+void ravb_helper_net_selftest_get_strings(u8 *names)
+{
+	net_selftest_get_strings(names);
+}
+
 /* NAPI */
 
 void ravb_helper_netif_napi_add_config(struct net_device *dev,
@@ -243,6 +261,11 @@ void ravb_helper_pm_runtime_dont_use_autosuspend(struct device *dev)
 void ravb_helper_pm_runtime_disable(struct device *dev)
 {
 	pm_runtime_disable(dev);
+}
+
+bool ravb_helper_device_may_wakeup(struct device *dev)
+{
+	return device_may_wakeup(dev);
 }
 
 /* Work */

@@ -28,6 +28,12 @@ void ravb_helper_eth_hw_addr_set(struct net_device *dev, const u8 *addr);
 void ravb_helper_eth_hw_addr_random(struct net_device *dev);
 bool ravb_helper_is_valid_ether_addr(const u8 *addr);
 
+/* ethtool */
+void ravb_helper_net_selftest(struct net_device *dev, struct ethtool_test *test,
+			      u64 *values);
+int ravb_helper_net_selftest_get_count(void);
+void ravb_helper_net_selftest_get_strings(u8 *names);
+
 /* NAPI */
 void ravb_helper_netif_napi_add_config(struct net_device *dev,
 				       struct napi_struct *napi,
@@ -77,6 +83,7 @@ void ravb_helper_pm_runtime_put_autosuspend(struct device *dev);
 void ravb_helper_pm_runtime_use_autosuspend(struct device *dev);
 void ravb_helper_pm_runtime_dont_use_autosuspend(struct device *dev);
 void ravb_helper_pm_runtime_disable(struct device *dev);
+bool ravb_helper_device_may_wakeup(struct device *dev);
 
 /* Work */
 void ravb_helper_init_work(struct work_struct *work, work_func_t func);

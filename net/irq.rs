@@ -182,6 +182,15 @@ pub(crate) struct Line<'bound, H> {
 // SAFETY: A line may be released by any thread, if its handler may be dropped there.
 unsafe impl<H: Send> Send for Line<'_, H> {}
 
+impl<H> Line<'_, H> {
+    /// Lets the line wake the system, or does not any more; undo it before the line is dropped. May
+    /// sleep.
+    pub(crate) fn set_wake(&self, wake: bool) -> Result {
+        // SAFETY: The line is requested, by the invariant.
+        to_result(unsafe { bindings::irq_set_irq_wake((*self.action).number, wake.into()) })
+    }
+}
+
 impl<H> Drop for Line<'_, H> {
     fn drop(&mut self) {
         // SAFETY: `dev` is valid; the arguments are those of `request`.

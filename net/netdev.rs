@@ -207,6 +207,19 @@ impl<T: Operations> NetDevice<T> {
         Features(unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).features) })
     }
 
+    /// How many queues of each direction are in use.
+    #[inline]
+    pub(crate) fn queues(&self) -> u16 {
+        // SAFETY: The core writes the field under RTNL, and reads it without as well.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).real_num_tx_queues) as u16 }
+    }
+
+    /// How many queues of each direction there are.
+    pub(crate) fn max_queues(&self) -> u16 {
+        // SAFETY: The number does not change after the allocation.
+        unsafe { (*self.as_raw()).num_tx_queues as u16 }
+    }
+
     /// The transmit queue `index`, if there is one.
     #[inline]
     pub(crate) fn tx_queue(&self, index: u16) -> Option<TxQueueRef<'_>> {
@@ -302,6 +315,14 @@ impl<'a, T: Operations> Locked<'a, T> {
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { bindings::ravb_helper_netif_running(self.dev.as_raw()) }
+    }
+
+    /// Changes how many queues are in use. They must be stopped, or the interface down.
+    pub(crate) fn set_queues(&mut self, queues: u16) -> Result {
+        // SAFETY: The device is valid, and RTNL is held.
+        to_result(unsafe {
+            bindings::netif_set_real_num_queues(self.dev.as_raw(), queues.into(), queues.into())
+        })
     }
 
     /// Lets transmit queue `index` use `queue`; it is to be started by [`Locked::wake_tx`].
@@ -561,6 +582,11 @@ pub(crate) fn register<'bound, T: ethtool::Operations + qstats::Operations + 'bo
         (*raw).ethtool_ops = &ethtool::Adapter::<T>::OPS;
         (*raw).stat_ops = &qstats::Adapter::<T>::OPS;
         (*raw).max_mtu = config.max_mtu;
+        let flags = (*raw).__bindgen_anon_1.__bindgen_anon_1.priv_flags();
+        (*raw)
+            .__bindgen_anon_1
+            .__bindgen_anon_1
+            .set_priv_flags(flags | bindings::netdev_priv_flags_IFF_LIVE_ADDR_CHANGE as usize);
         match config.address {
             Some(address) => bindings::ravb_helper_eth_hw_addr_set(raw, address.as_ptr()),
             None => bindings::ravb_helper_eth_hw_addr_random(raw),

@@ -210,8 +210,12 @@ impl Connection {
                 unsafe { bindings::phy_remove_link_mode(this.phydev.as_ptr(), mode) };
             }
         }
-        // SAFETY: Valid by the invariant.
-        unsafe { bindings::phy_attached_info(this.phydev.as_ptr()) };
+        // SAFETY: Valid by the invariant, and nobody else looks at the flag now.
+        unsafe {
+            // The MAC stops and starts it over a suspend; phylib could not reach it then.
+            (*this.phydev.as_ptr()).set_mac_managed_pm(1);
+            bindings::phy_attached_info(this.phydev.as_ptr());
+        }
         Ok(this)
     }
 
@@ -219,6 +223,20 @@ impl Connection {
     pub(crate) fn start(&self) {
         // SAFETY: Valid by the invariant.
         unsafe { bindings::phy_start(self.phydev.as_ptr()) };
+    }
+
+    /// Stops the PHY, which takes the link away. May sleep.
+    pub(crate) fn stop(&self) {
+        // SAFETY: Valid by the invariant.
+        unsafe { bindings::phy_stop(self.phydev.as_ptr()) };
+    }
+
+    /// Starts the PHY again, which may have lost its power meanwhile. May sleep.
+    pub(crate) fn restart(&self) -> Result {
+        // SAFETY: Valid by the invariant.
+        to_result(unsafe { bindings::phy_init_hw(self.phydev.as_ptr()) })?;
+        self.start();
+        Ok(())
     }
 }
 

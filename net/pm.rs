@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runtime power management.
+//! Power management: at run time, and of what wakes the system.
 //!
-//! C header: [`include/linux/pm_runtime.h`](srctree/include/linux/pm_runtime.h)
+//! C headers: [`include/linux/pm_runtime.h`](srctree/include/linux/pm_runtime.h),
+//! [`include/linux/pm_wakeup.h`](srctree/include/linux/pm_wakeup.h)
 
 use kernel::{
     device::{
@@ -101,6 +102,61 @@ impl Drop for Active<'_> {
         // SAFETY: By the invariant, a count is ours to give back.
         unsafe { bindings::ravb_helper_pm_runtime_put_autosuspend(device::as_raw(self.dev)) };
     }
+}
+
+/// The ability of a device to wake the system, which the user switches on and off.
+///
+/// # Invariants
+///
+/// `dev` is known to be able to wake the system, until the driver is unbound.
+#[derive(Clone, Copy)]
+pub(crate) struct Wakeup<'bound> {
+    dev: &'bound Device<Bound>,
+}
+
+/// Takes the ability away when the driver is unbound.
+struct Capable<'bound>(&'bound Device<Bound>);
+
+impl<'bound> Wakeup<'bound> {
+    /// Tells that `dev` is able to wake the system; it is switched off at first.
+    pub(crate) fn new(dev: &'bound Device<Bound>) -> Result<Self> {
+        // SAFETY: `dev` is a valid device with a driver.
+        unsafe { bindings::device_set_wakeup_capable(device::as_raw(dev), true) };
+        // SAFETY: `Capable::drop` uses the device alone.
+        unsafe { device::own(dev, Capable(dev)) }?;
+        // INVARIANT: Told above.
+        Ok(Self { dev })
+    }
+
+    /// Whether it is switched on.
+    pub(crate) fn is_enabled(self) -> bool {
+        // SAFETY: `self.dev` is a valid device.
+        unsafe { bindings::ravb_helper_device_may_wakeup(device::as_raw(self.dev)) }
+    }
+
+    /// Switches it on or off. May sleep.
+    pub(crate) fn set(self, enabled: bool) -> Result {
+        // SAFETY: `self.dev` is a valid device.
+        to_result(unsafe { bindings::device_set_wakeup_enable(device::as_raw(self.dev), enabled) })
+    }
+}
+
+impl Drop for Capable<'_> {
+    fn drop(&mut self) {
+        let raw = device::as_raw(self.0);
+
+        // SAFETY: `self.0` is a valid device that is being unbound, in both calls.
+        unsafe {
+            bindings::device_set_wakeup_enable(raw, false);
+            bindings::device_set_wakeup_capable(raw, false);
+        }
+    }
+}
+
+/// Tells that a device noticed what is to wake the system. Callable in any context.
+pub(crate) fn wakeup_event(dev: &Device<Bound>) {
+    // SAFETY: `dev` is a valid device.
+    unsafe { bindings::pm_wakeup_dev_event(device::as_raw(dev), 0, false) };
 }
 
 /// Suspends the device for system sleep, whatever its usage counter says.

@@ -54,6 +54,17 @@ pub(crate) trait Operations: netdev::Operations {
 }
 
 impl Rx {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            packets: self.packets + other.packets,
+            alloc_fail: self.alloc_fail + other.alloc_fail,
+            csum_complete: self.csum_complete + other.csum_complete,
+            csum_unnecessary: self.csum_unnecessary + other.csum_unnecessary,
+            csum_none: self.csum_none + other.csum_none,
+        }
+    }
+
     fn write(&self, stats: &mut bindings::netdev_queue_stats_rx) {
         stats.bytes = self.bytes;
         stats.packets = self.packets;
@@ -65,6 +76,15 @@ impl Rx {
 }
 
 impl Tx {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            packets: self.packets + other.packets,
+            stop: self.stop + other.stop,
+            wake: self.wake + other.wake,
+        }
+    }
+
     fn write(&self, stats: &mut bindings::netdev_queue_stats_tx) {
         stats.bytes = self.bytes;
         stats.packets = self.packets;
@@ -110,19 +130,25 @@ impl<T: Operations> Adapter<T> {
         T::tx(&dev, queue.unsigned_abs() as u16).write(stats);
     }
 
-    /// What queues counted that are no more: nothing, because the counters outlive the rings.
+    /// What queues counted that are not in use any more.
     ///
     /// # Safety
     ///
     /// As [`Self::get_queue_stats_rx`].
     unsafe extern "C" fn get_base_stats(
-        _dev: *mut bindings::net_device,
+        dev: *mut bindings::net_device,
         rx: *mut bindings::netdev_queue_stats_rx,
         tx: *mut bindings::netdev_queue_stats_tx,
     ) {
         // SAFETY: As the core promises.
-        let (rx, tx) = unsafe { (&mut *rx, &mut *tx) };
-        Rx::default().write(rx);
-        Tx::default().write(tx);
+        let (dev, rx, tx) = unsafe { (Locked::<T>::assume(dev), &mut *rx, &mut *tx) };
+        let unused = dev.queues()..dev.max_queues();
+        unused
+            .clone()
+            .fold(Rx::default(), |sum, queue| sum.plus(T::rx(&dev, queue)))
+            .write(rx);
+        unused
+            .fold(Tx::default(), |sum, queue| sum.plus(T::tx(&dev, queue)))
+            .write(tx);
     }
 }

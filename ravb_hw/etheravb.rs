@@ -86,6 +86,7 @@ const OLDEST: Variant = Variant {
     tx_alignment: 1,
     features: Features::RX_CHECKSUM.and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::FastFullDuplex,
+    magic_packets: true,
     coalesce: false,
     delays: Delays::NONE,
     no_tx_delay: &[],
@@ -158,6 +159,14 @@ struct EtherAvb {
 }
 
 impl Generation for EtherAvb {
+    fn readable(&self) -> &'static [usize] {
+        match self.masks {
+            QueueMaskAccess::SetAndClear => &[CIE::OFFSET, DIL::OFFSET, APSR::OFFSET],
+            QueueMaskAccess::Shared if self.lines_of_queues => &[CIE::OFFSET, DIL::OFFSET],
+            QueueMaskAccess::Shared => &[],
+        }
+    }
+
     fn enter_config(&self, regs: &Regs<'_>) -> Result {
         match self.clock {
             GptpClock::AfterConfig => {
@@ -182,7 +191,7 @@ impl Generation for EtherAvb {
         io.write_reg(
             RCR::zeroed()
                 .with_effs(true)
-                .with_encf(true)
+                .with_encf(regs.uses(QueueId::NetworkControl))
                 .with_const_esf::<3>()
                 .with_ets0(true)
                 .with_const_rfcl::<0x1800>(),

@@ -38,6 +38,7 @@ pub(crate) const GBETH: Variant = Variant {
         .and(Features::TX_CHECKSUM)
         .and(Features::SCATTER_GATHER),
     phy_restriction: phy::Restriction::None,
+    magic_packets: false,
     coalesce: true,
     delays: Delays::NONE,
     no_tx_delay: &[],
@@ -50,6 +51,16 @@ pub(crate) const GBETH: Variant = Variant {
 struct GbEth;
 
 impl Generation for GbEth {
+    fn readable(&self) -> &'static [usize] {
+        &[
+            CXR31::OFFSET,
+            CXR35::OFFSET,
+            CSR0::OFFSET,
+            CSR1::OFFSET,
+            CSR2::OFFSET,
+        ]
+    }
+
     fn init_dmac(&self, regs: &Regs<'_>) {
         let io = regs.io();
 

@@ -259,9 +259,14 @@ pub(crate) fn run(env: &Env, filter: &str, all: bool, list: bool) -> Result<bool
     let mut needs: Vec<_> = chosen.iter().filter_map(Test::needs).collect();
     needs.sort_unstable();
     needs.dedup();
-    for (flavour, driver) in needs {
-        let parts = Parts::get(env, flavour, &[driver]).map_err(|error| format!("{error:#}"));
-        runner.parts.insert((flavour, driver), parts);
+    for (flavour, driver, selftests) in needs {
+        let parts = Parts::get(env, flavour, &[driver])
+            .and_then(|parts| match selftests {
+                true => parts.with_selftests(env),
+                false => Ok(parts),
+            })
+            .map_err(|error| format!("{error:#}"));
+        runner.parts.insert((flavour, driver, selftests), parts);
     }
     for test in &in_order(chosen) {
         entries.push(runner.run(test));
@@ -328,7 +333,7 @@ struct Booted {
 struct Runner<'a> {
     env: &'a Env,
     /// Parts for each kernel and driver; a failure to make them fails the tests that need them.
-    parts: BTreeMap<(Flavour, Driver), Result<Parts, String>>,
+    parts: BTreeMap<(Flavour, Driver, bool), Result<Parts, String>>,
     machine: Option<Booted>,
     cycles: u32,
     long: bool,
@@ -396,7 +401,8 @@ impl Runner<'_> {
         run: fn(&mut Bench<'_>) -> Result<()>,
         violations: &mut BTreeMap<String, u64>,
     ) -> Result<()> {
-        let parts = match self.parts.get(&(machine.kernel, driver)) {
+        let needs = (machine.kernel, driver, machine.selftests);
+        let parts = match self.parts.get(&needs) {
             Some(Ok(parts)) => parts,
             Some(Err(message)) => bail!("{message}"),
             None => bail!("nothing was made for {driver}"),

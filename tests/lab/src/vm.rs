@@ -7,7 +7,7 @@ use crate::env::{Driver, Env};
 use crate::proc::{tail, Running, Scratch};
 use crate::qmp::Qmp;
 use crate::steps::kernel::{self, Flavour};
-use crate::steps::{guest, module, qemu, root};
+use crate::steps::{guest, ksft, module, qemu, root};
 use crate::wire::Wire;
 use anyhow::{bail, Context, Result};
 use base64::engine::general_purpose::STANDARD;
@@ -34,6 +34,8 @@ pub(crate) enum Net {
     User,
     /// A socket: the lab is the other end of the cable.
     Frames,
+    /// A second device of the same kind.
+    Pair,
 }
 
 /// Description of a machine. Equal descriptions can share one.
@@ -55,6 +57,8 @@ pub(crate) struct Machine {
     pub(crate) memory: u32,
     /// More of the kernel's command line.
     pub(crate) append: String,
+    /// The guest has the kernel's selftests.
+    pub(crate) selftests: bool,
 }
 
 impl Machine {
@@ -74,6 +78,7 @@ impl Machine {
             cpus: 2,
             memory: 1024,
             append: String::new(),
+            selftests: false,
         }
     }
 }
@@ -86,12 +91,22 @@ pub(crate) struct Parts {
     pub(crate) initramfs: PathBuf,
     /// Our driver, where it is wanted.
     pub(crate) module: Option<PathBuf>,
+    /// The kernel's selftests, where they are wanted.
+    selftests: Option<PathBuf>,
     /// The KUnit suites of our driver and how many cases each has.
     pub(crate) suites: BTreeMap<String, usize>,
     pub(crate) logs: PathBuf,
 }
 
 impl Parts {
+    /// The same with the kernel's selftests for the guest.
+    pub(crate) fn with_selftests(self, env: &Env) -> Result<Parts> {
+        Ok(Parts {
+            selftests: Some(ksft::get(env)?),
+            ..self
+        })
+    }
+
     /// Makes everything machines with this kernel and these drivers need.
     pub(crate) fn get(env: &Env, flavour: Flavour, drivers: &[Driver]) -> Result<Parts> {
         let logs = env.output()?.join("log");
@@ -104,6 +119,7 @@ impl Parts {
                 .contains(&Driver::Rust)
                 .then(|| module::get(env, &kernel))
                 .transpose()?,
+            selftests: None,
             kernel: kernel.image,
             suites: module::suites(&env.project)?,
             qemu: qemu::get(env, flavour.arch())?,
@@ -187,6 +203,14 @@ impl Vm {
         let wire = match machine.net {
             Net::User => {
                 command.args(["-netdev", "user,id=wire0"]);
+                None
+            }
+            Net::Pair => {
+                for end in ["wire0", "wire1"] {
+                    command
+                        .arg("-netdev")
+                        .arg(format!("hubport,id={end},hubid=0"));
+                }
                 None
             }
             Net::Frames => {
@@ -357,6 +381,45 @@ impl Vm {
         self.qmp.execute("qom-set", arguments).map(|_| ())
     }
 
+    /// The machine stands still when the guest restarts or powers off, instead of ending.
+    pub(crate) fn stand_still_at_the_end(&mut self) -> Result<()> {
+        self.qmp
+            .execute("set-action", json!({ "shutdown": "pause" }))
+            .map(drop)
+    }
+
+    /// Waits until the machine stands still.
+    pub(crate) fn wait_until_it_stands(&mut self, limit: Duration) -> Result<()> {
+        let end = Instant::now() + limit;
+        while self.qmp.execute("query-status", json!({}))?["running"] == true {
+            if Instant::now() >= end {
+                bail!("the guest runs on");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Boots a machine that stands still anew.
+    pub(crate) fn boot_again(&mut self) -> Result<()> {
+        for (command, arguments) in [
+            (
+                "set-action",
+                json!({ "shutdown": "poweroff", "reboot": "reset" }),
+            ),
+            ("system_reset", json!({})),
+            ("cont", json!({})),
+        ] {
+            self.qmp.execute(command, arguments)?;
+        }
+        self.reconnect()?;
+        self.run("true", BOOT.as_secs())
+            .context("the guest did not boot again")?;
+        self.qmp
+            .execute("set-action", json!({ "reboot": "shutdown" }))
+            .map(drop)
+    }
+
     /// Rules of the hardware the driver broke so far, and how often.
     pub(crate) fn violations(&mut self) -> Result<BTreeMap<String, u64>> {
         serde_json::from_value(self.property("violations")?)
@@ -438,7 +501,11 @@ fn connect(path: &Path, process: &mut Running, console: &Path) -> Result<UnixStr
 /// The initramfs: the guest's, followed by an archive with the driver under test.
 fn pack(parts: &Parts, to: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(to)?);
-    std::io::copy(&mut File::open(&parts.initramfs)?, &mut out)?;
+    for archive in [Some(&parts.initramfs), parts.selftests.as_ref()] {
+        if let Some(archive) = archive {
+            std::io::copy(&mut File::open(archive)?, &mut out)?;
+        }
+    }
     if let Some(module) = &parts.module {
         let mut archive = Archive::new(out);
         archive.file("lab/ravb-rs.ko", 0o644, &fs::read(module)?)?;

@@ -48,7 +48,7 @@ const MODULES: &[&str] = &[
 ];
 
 /// The same, where the kernel has them: one that is made for a purpose may not.
-const MODULES_IF_ANY: &[&str] = &["bridge", "netconsole", "pktgen"];
+const MODULES_IF_ANY: &[&str] = &["bridge", "netconsole", "pktgen", "sch_fq", "vrf"];
 
 /// The kernel module of `tests/guest`, by the name of its directory.
 const OWN_MODULE: &str = "lab_tx";

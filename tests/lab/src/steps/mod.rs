@@ -5,6 +5,7 @@
 pub(crate) mod built;
 pub(crate) mod guest;
 pub(crate) mod kernel;
+pub(crate) mod ksft;
 pub(crate) mod module;
 pub(crate) mod qemu;
 pub(crate) mod root;
@@ -42,6 +43,8 @@ pub(crate) enum StepName {
     Qemu,
     /// Guest userland and kernel modules.
     Guest,
+    /// Selftests of the kernel, for the guest.
+    Ksft,
     /// The driver.
     Module,
 }
@@ -59,6 +62,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Uml => uml::get(env)?.dir,
         StepName::Qemu => qemu::get(env, &arch::ARM64)?.dir().to_path_buf(),
         StepName::Guest => guest::get(env, &arch::ARM64, &kernel::get(env, Flavour::Stock)?)?.dir,
+        StepName::Ksft => ksft::get(env)?,
         StepName::Module => module::get(env, &kernel::get(env, Flavour::Stock)?)?,
     };
     println!("{}", result.display());

@@ -6,7 +6,7 @@ use super::root::{self, Root, SUITE};
 use crate::arch::{Arch, Emulator};
 use crate::cache::{files_below, Key, Step, Work};
 use crate::env::Env;
-use crate::vm::Machine;
+use crate::vm::{Machine, Net};
 use anyhow::{bail, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -202,9 +202,12 @@ impl Qemu {
             &format!(",dumpdtb={}/base.dtb", scratch.display()),
         )?;
         crate::proc::output(&mut dump).context("QEMU cannot describe its machine")?;
+        let macs = if machine.net == Net::Pair { 2 } else { 1 };
         let flavours: String = machine
             .flavours
             .iter()
+            .copied()
+            .chain((macs > 1).then_some("TWO_MACS"))
             .map(|flavour| format!(" -D{flavour}"))
             .collect();
         let script = format!(
@@ -218,18 +221,20 @@ impl Qemu {
 
         let mut command = self.board(root, machine, "")?;
         command.arg("-dtb").arg(scratch.join("machine.dtb"));
-        command.args(["-device", "renesas-r9a07g044-cpg,id=cpg0", "-device"]);
-        let mut device = format!(
-            "renesas-ravb,id=mac0,cpg=cpg0,cpg-output=0,netdev=wire0,variant={}",
-            machine.variant
-        );
-        for property in &machine.properties {
-            if property.contains(',') {
-                bail!("a device property with a comma: {property}");
+        command.args(["-device", "renesas-r9a07g044-cpg,id=cpg0"]);
+        for mac in 0..macs {
+            let mut device = format!(
+                "renesas-ravb,id=mac{mac},cpg=cpg0,cpg-output={mac},netdev=wire{mac},variant={}",
+                machine.variant
+            );
+            for property in &machine.properties {
+                if property.contains(',') {
+                    bail!("a device property with a comma: {property}");
+                }
+                device.push_str(&format!(",{property}"));
             }
-            device.push_str(&format!(",{property}"));
+            command.arg("-device").arg(device);
         }
-        command.arg(device);
         Ok(command)
     }
 

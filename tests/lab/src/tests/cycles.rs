@@ -37,14 +37,14 @@ pub(crate) fn tests() -> Vec<Test> {
 /// data in them. Free memory was seen to vary by 12 MiB between runs of 25 cycles that leak
 /// nothing. A receive ring has 2 MiB of buffers, so losing one per cycle takes 40 MiB in 20 cycles
 /// and shows.
-const SLACK_KIB: u64 = 24 * 1024;
+pub(super) const SLACK_KIB: u64 = 24 * 1024;
 
 /// Rounds before memory is measured first: they fill the kernel's caches.
 const WARM_UP: u32 = 3;
 
 /// Runs `down` and `up` alternately while TCP flows both ways, and checks each time that traffic
 /// went through in between, and in the end that no memory is gone.
-fn cycle(bench: &mut Bench<'_>, down: &str, up: &str) -> Result<()> {
+pub(super) fn cycle(bench: &mut Bench<'_>, down: &str, up: &str) -> Result<()> {
     rounds(bench, down, up, WARM_UP)?;
     let before = free_memory(bench)?;
     rounds(bench, down, up, bench.cycles)?;
@@ -87,7 +87,7 @@ fn rounds(bench: &mut Bench<'_>, down: &str, up: &str, count: u32) -> Result<()>
 }
 
 /// Waits until both directions carry frames.
-fn traffic(bench: &mut Bench<'_>) -> Result<()> {
+pub(super) fn traffic(bench: &mut Bench<'_>) -> Result<()> {
     let script = format!(
         "cd /sys/class/net/{IFACE}/statistics
          rx=$(cat rx_packets) tx=$(cat tx_packets)
@@ -103,7 +103,7 @@ fn traffic(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Free memory in KiB, caches dropped.
-fn free_memory(bench: &mut Bench<'_>) -> Result<u64> {
+pub(super) fn free_memory(bench: &mut Bench<'_>) -> Result<u64> {
     let script = "sleep 1; sync; echo 3 > /proc/sys/vm/drop_caches; sleep 0.2; \
                   sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
     Ok(bench.vm.ok(script)?.trim().parse()?)

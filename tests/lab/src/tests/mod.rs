@@ -5,13 +5,15 @@
 //! group: `host-`, `model-c-` (stock driver: evidence for the model), `rust-` (our driver),
 //! `badinput-` (our driver with broken machines and frames), `kunit-` (the suites in the driver's
 //! files), `debug-` (our driver on the kernel that notices mistakes), `bench-` (what a packet
-//! costs).
+//! costs), `ksft-` (the kernel's own selftests).
 
 mod badinput;
 mod bench;
+mod control;
 mod cycles;
 mod functional;
 mod host;
+mod ksft;
 mod kunit;
 mod registers;
 mod rx;
@@ -66,12 +68,12 @@ impl Test {
         self.name.contains(word) || word == "variant" && variants::shows_one(self)
     }
 
-    /// The kernel and the driver it needs, if any.
-    pub(crate) fn needs(&self) -> Option<(Flavour, Driver)> {
+    /// The kernel and the driver it needs, if any, and whether the kernel's selftests.
+    pub(crate) fn needs(&self) -> Option<(Flavour, Driver, bool)> {
         match &self.run {
             Run::Guest {
                 driver, machine, ..
-            } => Some((machine.kernel, *driver)),
+            } => Some((machine.kernel, *driver, machine.selftests)),
             Run::Host(_) => None,
         }
     }
@@ -99,7 +101,7 @@ impl Test {
 
 /// All groups.
 const GROUPS: &[&str] = &[
-    "host", "kunit", "model-c", "rust", "badinput", "bench", "debug",
+    "host", "kunit", "model-c", "rust", "badinput", "bench", "debug", "ksft",
 ];
 
 /// All tests.
@@ -111,9 +113,11 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(variants::tests(Driver::C, "model-c"));
     tests.extend(variants::tests(Driver::Rust, "rust"));
     tests.extend(functional::variations());
+    tests.extend(control::tests());
     tests.extend(cycles::tests());
     tests.extend(badinput::tests());
     tests.extend(rx::tests());
+    tests.extend(ksft::tests());
     tests.extend(tx::tests());
     tests.extend(bench::tests());
     tests

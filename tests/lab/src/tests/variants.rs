@@ -34,7 +34,7 @@ fn beyond_the_stock_driver(variant: &str, name: &str) -> bool {
 }
 
 /// What our driver cannot do yet.
-const MISSING: &[&str] = &["phc", "ptp-transmit", "wake"];
+const MISSING: &[&str] = &["phc", "ptp-transmit"];
 
 /// Tests of `make check`; the others belong to `make check-all`.
 const SMOKE: &[&str] = &[
@@ -187,11 +187,11 @@ pub(super) fn shows_one(test: &Test) -> bool {
 }
 
 /// Destination and type of PTP frames without IP.
-const PTP_GROUP: &str = "011b19000000";
-const PTP_TYPE: u16 = 0x88f7;
+pub(super) const PTP_GROUP: &str = "011b19000000";
+pub(super) const PTP_TYPE: u16 = 0x88f7;
 
 /// A statistic of `ethtool -S`.
-fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
+pub(super) fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
     let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
     let value = text.lines().find_map(|line| {
         let (key, value) = line.trim().split_once(": ")?;

@@ -1,0 +1,741 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Settings and life cycle of our driver: what ethtool and netlink show and change, with traffic
+//! going on; sleep of the device and of the system; the end of the system.
+
+use super::cycles;
+use super::functional::Function;
+use super::{Run, Test};
+use crate::check::Bench;
+use crate::env::Driver;
+use crate::net::{self, Direction, Iperf, IFACE};
+use crate::vm::{Machine, Net};
+use anyhow::{bail, ensure, Context, Result};
+use std::time::{Duration, Instant};
+
+/// Tests of RZ/G2L; the flag says which are long.
+const GBETH: &[(&str, bool, Function)] = &[
+    ("refusals", false, |bench| refusals(bench, GBETH_REFUSALS)),
+    ("registers", false, registers),
+    ("statistics", false, statistics),
+    ("self-test", false, self_test),
+    ("traffic", false, |bench| traffic(bench, GBETH_SETTINGS)),
+    ("address", false, address),
+    ("runtime-pm", false, runtime_pm),
+    ("resize", false, resize),
+    ("failed-open", false, failed_open),
+    ("suspend", false, suspend),
+    ("random", false, random),
+    ("restart", false, restart),
+];
+
+/// Tests of R-Car Gen3, which has two queues and other features.
+const GEN3: &[(&str, bool, Function)] = &[
+    ("refusals", false, |bench| refusals(bench, GEN3_REFUSALS)),
+    ("registers", true, registers),
+    ("self-test", true, self_test),
+    ("traffic", true, |bench| traffic(bench, GEN3_SETTINGS)),
+    ("channels", false, channels),
+    ("suspend", true, suspend),
+    ("random", true, random),
+];
+
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = Vec::new();
+    let mut add = |name: &str, long: bool, machine: Machine, run: Function| {
+        tests.push(Test {
+            name: format!("rust-control-{name}"),
+            long,
+            run: Run::Guest {
+                driver: Driver::Rust,
+                machine,
+                run,
+            },
+        });
+    };
+    for &(name, long, run) in GBETH {
+        add(name, long, Machine::rzg2l(Net::User), run);
+    }
+    for &(name, long, run) in GEN3 {
+        let machine = Machine::with("gen3", Net::User);
+        add(&format!("gen3-{name}"), long, machine, run);
+    }
+    let fixed = Machine {
+        flavours: vec!["FIXED_LINK"],
+        ..Machine::rzg2l(Net::User)
+    };
+    add("fixed-link-suspend", false, fixed, suspend);
+    add("two-devices", false, Machine::rzg2l(Net::Pair), two_devices);
+    tests
+}
+
+/// What must be refused, and a word of the reason the user is given.
+type Refusal = (&'static str, &'static str);
+
+/// What no device takes.
+const REFUSALS: &[Refusal] = &[
+    ("ethtool -G eth0 rx 63", "at least 64"),
+    ("ethtool -G eth0 tx 0", "at least 64"),
+    ("ethtool -G eth0 rx 2049", "exceeds maximum"),
+    ("ethtool -G eth0 tx 1025", "exceeds maximum"),
+    ("ethtool -G eth0 rx 4294967295", "exceeds maximum"),
+    ("ethtool -G eth0 rx-mini 64", "exceeds maximum"),
+    ("ethtool -L eth0 combined 0", "no RX or TX channel"),
+    ("ethtool -L eth0 combined 3", "exceeds maximum"),
+    ("ethtool -L eth0 rx 1", "exceeds maximum"),
+    ("ethtool -A eth0 rx off", "not supported"),
+    ("ethtool -C eth0 rx-usecs 5", "not supported"),
+    ("ethtool --set-eee eth0 eee on", ""),
+    (
+        "ethtool --set-tunable eth0 rx-copybreak 1025",
+        "out of range",
+    ),
+    ("ethtool -s eth0 wol b", "unsupported WoL"),
+    ("ethtool -s eth0 speed 12345 duplex full autoneg off", ""),
+    ("ethtool -X eth0 equal 1", ""),
+    ("ethtool -t eth0 online", "FAIL"),
+    ("ip link set eth0 mtu 67", "less than device minimum"),
+    ("ip link set eth0 mtu 65535", "greater than device maximum"),
+    ("ip link set eth0 address 01:00:00:00:00:01", "assign"),
+    ("ip link set eth0 address 00:00:00:00:00:00", "assign"),
+];
+
+const GBETH_REFUSALS: &[Refusal] = &[
+    ("ethtool -L eth0 combined 2", "exceeds maximum"),
+    ("ethtool -s eth0 wol g", "unsupported WoL"),
+    ("ip link set eth0 mtu 1501", "greater than device maximum"),
+];
+
+const GEN3_REFUSALS: &[Refusal] = &[
+    ("ip link set eth0 mtu 2027", "greater than device maximum"),
+    ("ethtool -K eth0 tx on", "Could not change"),
+];
+
+/// All settings, as text.
+const SETTINGS: &str = "ethtool -g eth0; ethtool -l eth0; ethtool -k eth0; ethtool -a eth0
+     ethtool -c eth0; ethtool eth0 | grep -v -e MDI-X -e Link.detected
+     ethtool --get-tunable eth0 rx-copybreak; ip -d link show eth0; true";
+
+/// Each value out of range is refused with a reason, up and down, and changes nothing.
+fn refusals(bench: &mut Bench<'_>, more: &[Refusal]) -> Result<()> {
+    bench.up()?;
+    for state in ["up", "down"] {
+        bench.vm.ok(&format!("ip link set {IFACE} {state}"))?;
+        if state == "up" {
+            net::wait_for_link(bench.vm)?;
+        }
+        let before = bench.vm.ok(SETTINGS)?;
+        for (command, reason) in REFUSALS.iter().chain(more) {
+            let output = bench.vm.run(command, 10)?;
+            ensure!(output.status != 0, "{state}: `{command}` was accepted");
+            ensure!(
+                output.text.contains(reason)
+                    // There is no PHY to ask while the interface is down.
+                    || state == "down" && output.text.contains("No such device"),
+                "{state}: `{command}` gives the reason {:?}, not {reason:?}",
+                output.text
+            );
+        }
+        let after = bench.vm.ok(SETTINGS)?;
+        ensure!(
+            before == after,
+            "{state}: refused changes had an effect:\n{before}\n{after}"
+        );
+    }
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// The word at an offset of the dump of the registers.
+fn dumped(bench: &mut Bench<'_>, offset: usize) -> Result<u32> {
+    let text = bench.vm.ok(&format!(
+        "ethtool -d {IFACE} raw on | dd bs=4 skip={} count=1 2>/dev/null | base64",
+        offset / 4
+    ))?;
+    use base64::Engine;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim())?;
+    let bytes: [u8; 4] = bytes
+        .try_into()
+        .map_err(|bytes| anyhow::anyhow!("the dump has {bytes:?} at {offset:#x}"))?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// The dump of the registers shows what they hold, up and down, and takes nothing from them.
+fn registers(bench: &mut Bench<'_>) -> Result<()> {
+    const CSR: usize = 0x00c;
+    const MAHR: usize = 0x5c0;
+    const GECMR: usize = 0x5b0;
+    bench.up()?;
+    let [a, b, c, d, ..] = bench.mac()?;
+    ensure!(dumped(bench, MAHR)? == u32::from_be_bytes([a, b, c, d]));
+    ensure!(dumped(bench, CSR)? & 0xf == 4, "not in OPERATION mode");
+    let gecmr = bench.vm.property("registers")?["GECMR"].as_u64();
+    ensure!(Some(dumped(bench, GECMR)?.into()) == gecmr);
+    // Counters are collected by the statistics, each once.
+    let before = bench.counter("rx_errors")?;
+    bench
+        .vm
+        .set_property("emac-events", "{\"TROCR\": 3}")
+        .context("no counter of the MAC")?;
+    let dropped = bench.counter("tx_dropped")?;
+    ensure!(bench.counter("tx_dropped")? == dropped, "counted twice");
+    bench.vm.ok(&format!("ethtool -d {IFACE} > /dev/null"))?;
+    ensure!(bench.counter("rx_errors")? == before);
+    bench.ping(3, 56)?;
+    bench
+        .vm
+        .ok(&format!("ip link set {IFACE} down; sleep 0.5"))?;
+    ensure!(dumped(bench, CSR)? & 0xf == 1, "not in RESET mode");
+    clock_stops(bench)?;
+    bench.up()?;
+    bench.ping(3, 56)
+}
+
+/// The counters of the standard agree with those of the interface.
+fn statistics(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.ping(10, 1000)?;
+    let value = |text: &str, name: &str| -> Result<u64> {
+        text.lines()
+            .find_map(|line| line.strip_prefix(&format!("eth-mac-{name}: ")))
+            .and_then(|value| value.parse().ok())
+            .with_context(|| format!("no {name} in {text}"))
+    };
+    // Nothing may pass between the two looks.
+    let mut last = String::new();
+    for _ in 0..10 {
+        let text = bench.vm.ok(&format!(
+            "ethtool -S {IFACE} --groups eth-mac
+             cd /sys/class/net/{IFACE}/statistics
+             echo rx: $(cat rx_packets); echo tx: $(cat tx_packets)
+             echo rxb: $(cat rx_bytes); echo txb: $(cat tx_bytes)"
+        ))?;
+        let counter = |name: &str| -> Result<u64> {
+            text.lines()
+                .find_map(|line| line.strip_prefix(&format!("{name}: ")))
+                .and_then(|value| value.parse().ok())
+                .with_context(|| format!("no {name} in {text}"))
+        };
+        let (rx, tx) = (counter("rx")?, counter("tx")?);
+        if value(&text, "FramesReceivedOK")? == rx
+            && value(&text, "FramesTransmittedOK")? == tx
+            && value(&text, "OctetsReceivedOK")? + 14 * rx == counter("rxb")?
+            && value(&text, "OctetsTransmittedOK")? + 14 * tx == counter("txb")?
+            && rx >= 10
+        {
+            return Ok(());
+        }
+        last = text;
+    }
+    bail!("the counters do not agree: {last}")
+}
+
+/// The self-test of the kernel passes, and traffic goes on behind it; without a cable it fails.
+fn self_test(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let test = format!("ethtool -t {IFACE} offline");
+    bench.vm.ok(&test)?;
+    net::wait_for_link(bench.vm)?;
+    bench.ping(5, 1000)?;
+    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    let output = bench.vm.run(&test, 20)?;
+    ensure!(output.status != 0, "passes while the interface is down");
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// Settings that are changed under traffic, each with its way back.
+const GBETH_SETTINGS: &[&str] = &[
+    "ip link set eth0 mtu 1000",
+    "ip link set eth0 mtu 1500",
+    "ip link set eth0 promisc on",
+    "ip link set eth0 allmulticast on",
+    "ethtool -G eth0 rx 128 tx 64",
+    "ethtool -G eth0 rx 2048 tx 1024",
+    "ethtool -G eth0 rx 1024 tx 256",
+    "ip link set eth0 allmulticast off",
+    "ip maddr add 01:00:5e:00:00:77 dev eth0",
+    "ip maddr del 01:00:5e:00:00:77 dev eth0",
+    "ip link add link eth0 name v7 type vlan id 7 && ip link set v7 up && ip link del v7",
+    "ethtool -K eth0 rx off",
+    "ethtool -K eth0 tx off",
+    "ethtool -K eth0 rx on",
+    "ethtool -K eth0 tx on",
+    "ethtool -K eth0 gro off",
+    "ethtool -K eth0 gro on",
+    "ethtool --set-tunable eth0 rx-copybreak 256",
+    "ethtool --set-tunable eth0 rx-copybreak 0",
+    "ethtool -d eth0 > /dev/null; ethtool -S eth0 > /dev/null; ethtool eth0 > /dev/null",
+];
+
+const GEN3_SETTINGS: &[&str] = &[
+    "ip link set eth0 promisc on",
+    "ethtool -L eth0 combined 1",
+    "ip link set eth0 mtu 2026",
+    "ethtool -L eth0 combined 2",
+    "ip link set eth0 mtu 1500",
+    "ethtool -G eth0 rx 128 tx 64",
+    "ethtool -K eth0 rx off",
+    "ethtool -G eth0 rx 1024 tx 256",
+    "ethtool -K eth0 rx on",
+    "ethtool -L eth0 combined 2 && ethtool -d eth0 > /dev/null",
+];
+
+/// Each setting can be changed while TCP flows both ways: the connections live on, the carrier does
+/// not go, and promiscuous mode stays.
+fn traffic(bench: &mut Bench<'_>, settings: &[&str]) -> Result<()> {
+    /// Longer than it takes, however busy the host is.
+    const SECONDS: u64 = 600;
+    const PROMISCUOUS: u64 = 1;
+    bench.up()?;
+    let changes = format!("cat /sys/class/net/{IFACE}/carrier_changes");
+    let carrier = bench.vm.ok(&changes)?;
+    let receive = Iperf::start(&bench.parts.root)?;
+    let transmit = Iperf::start(&bench.parts.root)?;
+    bench.vm.ok(&format!(
+        "rm -f /tmp/traffic*
+         ({}; echo $? > /tmp/traffic-rx) > /tmp/traffic-log-rx 2>&1 &
+         ({}; echo $? > /tmp/traffic-tx) > /tmp/traffic-log-tx 2>&1 &
+         sleep 0.5",
+        receive.client(Direction::Receive, SECONDS, ""),
+        transmit.client(Direction::Transmit, SECONDS, "")
+    ))?;
+    let mut promiscuous = false;
+    for setting in settings {
+        bench.vm.ok(setting).with_context(|| setting.to_string())?;
+        promiscuous |= setting.ends_with("promisc on");
+        let ecmr = bench.vm.property("registers")?["ECMR"]
+            .as_u64()
+            .context("no ECMR")?;
+        ensure!(
+            (ecmr & PROMISCUOUS != 0) == promiscuous,
+            "`{setting}`: ECMR is {ecmr:#x}"
+        );
+        cycles::traffic(bench).with_context(|| format!("after `{setting}`"))?;
+    }
+    // A client whose connection breaks ends.
+    let ended = "cat /tmp/traffic-rx /tmp/traffic-tx 2> /dev/null; true";
+    let text = bench.vm.ok(ended)?;
+    ensure!(
+        text.is_empty(),
+        "a connection broke: {}",
+        bench.vm.ok("cat /tmp/traffic-log-*")?
+    );
+    bench.vm.ok("for i in $(seq 100); do
+             killall -q iperf3 || exit 0
+             sleep 0.1
+         done; exit 1")?;
+    ensure!(bench.vm.ok(&changes)? == carrier, "the carrier went");
+    bench
+        .vm
+        .ok(&format!("ip link set {IFACE} promisc off mtu 1500"))?;
+    bench.ping(5, 1000)
+}
+
+/// The address can be changed while the interface is up: frames to the new one arrive.
+fn address(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let old = bench.mac()?.map(|byte| format!("{byte:02x}")).join(":");
+    for address in ["02:00:00:00:00:77", &old] {
+        bench
+            .vm
+            .ok(&format!("ip link set {IFACE} address {address}"))?;
+        let registers = bench.vm.property("registers")?;
+        let low = registers["MALR"].as_u64().context("no MALR")?;
+        ensure!(address.ends_with(&format!("{:02x}:{:02x}", low >> 8, low & 0xff)));
+        // The network learns the new address from what the guest sends.
+        bench.ping(1, 56).or_else(|_| bench.ping(1, 56))?;
+        bench.ping(5, 56)?;
+    }
+    Ok(())
+}
+
+/// Waits until the clock of the device is off, which takes 100 ms.
+fn clock_stops(bench: &mut Bench<'_>) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(2);
+    while bench.vm.property("state")?["clock"] != false {
+        ensure!(Instant::now() < end, "the clock runs on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The clock stops when the interface is down, and runs while somebody uses the device: for a
+/// dump of the registers, or for the PHY.
+fn runtime_pm(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    ensure!(bench.vm.property("state")?["clock"] == true);
+    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    clock_stops(bench)?;
+    for command in [
+        "ethtool -d eth0 > /dev/null".to_string(),
+        "cd /sys/bus/mdio_bus/devices; [ -n \"$(ls)\" ] || exit 1
+         for d in */phy_id; do cat $d > /dev/null; done"
+            .to_string(),
+        format!("ethtool -S {IFACE} > /dev/null; ip -s link show {IFACE} > /dev/null"),
+    ] {
+        bench.vm.ok(&command)?;
+        clock_stops(bench).context(command)?;
+    }
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// Rings are replaced many times under traffic, and no memory goes.
+fn resize(bench: &mut Bench<'_>) -> Result<()> {
+    cycles::cycle(
+        bench,
+        &format!("ethtool -G {IFACE} rx 2048 tx 1024"),
+        &format!("ethtool -G {IFACE} rx 256 tx 64"),
+    )?;
+    bench
+        .vm
+        .ok(&format!("ethtool -G {IFACE} rx 1024 tx 256"))
+        .map(drop)
+}
+
+/// An interface that cannot be opened, because the checksum engine does not let itself be set up,
+/// stays down, leaks nothing, and can be opened later.
+fn failed_open(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    bench.vm.set_property("toe-stuck", "on")?;
+    let tries = |bench: &mut Bench<'_>, count: u32| -> Result<()> {
+        for _ in 0..count {
+            let output = bench.vm.run(&format!("ip link set {IFACE} up"), 10)?;
+            ensure!(output.status != 0, "opened although the hardware is stuck");
+        }
+        Ok(())
+    };
+    let result = (|| {
+        tries(bench, 3)?;
+        let before = cycles::free_memory(bench)?;
+        tries(bench, bench.cycles)?;
+        let after = cycles::free_memory(bench)?;
+        ensure!(
+            after + cycles::SLACK_KIB >= before,
+            "{} KiB of memory are gone",
+            before - after
+        );
+        clock_stops(bench)
+    })();
+    bench.vm.set_property("toe-stuck", "off")?;
+    result?;
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// Puts the system to sleep for two seconds.
+fn sleep(bench: &mut Bench<'_>) -> Result<()> {
+    let mark = bench.vm.console_mark("asleep")?;
+    // The answer must be out before the channel falls asleep.
+    bench
+        .vm
+        .ok("rm -f /tmp/awake; echo +3 > /sys/class/rtc/rtc0/wakealarm
+         (sleep 1; echo freeze > /sys/power/state; echo $? > /tmp/awake) > /dev/null 2>&1 &")?;
+    let end = Instant::now() + Duration::from_secs(60);
+    while !bench.vm.console_since(mark).contains("PM: suspend exit") {
+        ensure!(Instant::now() < end, "the system sleeps on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bench.vm.reconnect()?;
+    let status = bench.vm.ok(
+        "for i in $(seq 200); do [ -s /tmp/awake ] && break; sleep 0.05; done
+         cat /tmp/awake",
+    )?;
+    ensure!(status.trim() == "0", "the system did not go to sleep");
+    Ok(())
+}
+
+/// The device sleeps with the system and works as before afterwards, up and down; the clock is off
+/// meanwhile, and promiscuous mode stays.
+fn suspend(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    bench.vm.ok(&format!(
+        "ip link set {IFACE} promisc on; ethtool -G {IFACE} rx 512"
+    ))?;
+    let phy = format!("readlink /sys/class/net/{IFACE}/phydev; true");
+    let attached = bench.vm.ok(&phy)?;
+    let mark = bench.vm.console_mark("up")?;
+    sleep(bench)?;
+    net::wait_for_link(bench.vm)?;
+    bench.ping(5, 1000)?;
+    let ecmr = bench.vm.property("registers")?["ECMR"].as_u64();
+    ensure!(
+        ecmr.is_some_and(|ecmr| ecmr & 1 != 0),
+        "not promiscuous any more: {ecmr:x?}"
+    );
+    ensure!(bench.vm.ok(&phy)? == attached);
+    ensure!(
+        !bench.vm.console_since(mark).contains("attached PHY driver"),
+        "the PHY was connected anew"
+    );
+    bench.vm.ok(&format!(
+        "ip link set {IFACE} promisc off; ip link set {IFACE} down"
+    ))?;
+    sleep(bench)?;
+    clock_stops(bench)?;
+    bench.up()?;
+    bench.ping(5, 56)?;
+    bench
+        .vm
+        .ok(&format!("ethtool -G {IFACE} rx 1024"))
+        .map(drop)
+}
+
+/// When the system restarts under traffic, the device has stopped before: it does not write into
+/// the memory of what runs next. A process that wants to open the interface at the last moment
+/// cannot.
+fn restart(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let iperf = Iperf::start(&bench.parts.root)?;
+    bench.vm.ok(&format!(
+        "{} > /dev/null 2>&1 &
+         (while :; do ip link set {IFACE} down; ip link set {IFACE} up; sleep 0.3; done) \
+             > /dev/null 2>&1 &
+         sleep 1",
+        iperf.client(Direction::Receive, 60, "")
+    ))?;
+    bench.vm.stand_still_at_the_end()?;
+    bench.vm.ok("(sleep 0.5; reboot -f) > /dev/null 2>&1 &")?;
+    bench.vm.wait_until_it_stands(Duration::from_secs(30))?;
+    let state = bench.vm.property("state")?;
+    bench.vm.boot_again()?;
+    ensure!(
+        state["mode"] == "reset" || state["reset"] == true,
+        "the device is left in a state in which it uses memory: {state}"
+    );
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// The number of queues in use.
+fn queues(bench: &mut Bench<'_>) -> Result<usize> {
+    let text = bench
+        .vm
+        .ok(&format!("ls -d /sys/class/net/{IFACE}/queues/rx-* | wc -l"))?;
+    Ok(text.trim().parse()?)
+}
+
+/// With one queue, network control frames arrive in that one; with two, in the second.
+fn channels(bench: &mut Bench<'_>) -> Result<()> {
+    use super::badinput::inject;
+    use super::variants::{statistic, PTP_GROUP, PTP_TYPE};
+    const COUNT: u64 = 5;
+    bench.up()?;
+    for count in [1, 2] {
+        bench
+            .vm
+            .ok(&format!("ethtool -L {IFACE} combined {count}"))?;
+        ensure!(queues(bench)? == count);
+        let name = format!("rx_queue_{}_packets", count - 1);
+        let before = statistic(bench, &name)?;
+        inject(
+            bench,
+            serde_json::json!({ "len": 100, "da": PTP_GROUP, "type": PTP_TYPE, "count": COUNT }),
+        )?;
+        bench.vm.ok("sleep 0.3")?;
+        let rise = statistic(bench, &name)? - before;
+        ensure!(rise >= COUNT, "{rise} of {COUNT} in queue {}", count - 1);
+        bench.ping(5, 1000)?;
+        // The number outlives the interface's being down.
+        bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+        bench.up()?;
+        ensure!(queues(bench)? == count, "forgotten when it was down");
+        bench.ping(3, 56)?;
+    }
+    Ok(())
+}
+
+/// Two devices, each other's partner: frames go both ways while one of them is taken down, resized,
+/// unbound and bound.
+fn two_devices(bench: &mut Bench<'_>) -> Result<()> {
+    net::load(bench.vm, bench.driver)?;
+    let peer = "ip netns exec peer";
+    bench.vm.ok("ip netns add peer
+         ip link set eth1 netns peer
+         ip addr add 192.0.3.1/24 dev eth0; ip link set eth0 up
+         ip -n peer addr add 192.0.3.2/24 dev eth1; ip -n peer link set eth1 up")?;
+    let ping = "for i in $(seq 50); do ping -c 1 -W 1 192.0.3.2 > /dev/null && break; done
+                ping -c 10 -i 0.05 -s 1400 192.0.3.2 > /tmp/ping || { cat /tmp/ping; exit 1; }
+                grep ' 0% packet loss' /tmp/ping";
+    bench.vm.ok(ping)?;
+    let text = bench.vm.ok_within(
+        &format!(
+            "{peer} iperf3 -s -D -1 -I /tmp/iperf.pid; sleep 0.5
+             iperf3 -c 192.0.3.2 -t 3 -f m"
+        ),
+        40,
+    )?;
+    ensure!(text.contains("receiver"), "{text}");
+    let device = bench.platform_device()?;
+    let driver = format!("/sys/bus/platform/drivers/{}", bench.driver.module());
+    for change in [
+        "ethtool -G eth0 rx 128 tx 64".to_string(),
+        format!("{peer} ethtool -G eth1 rx 128 tx 64"),
+        format!("{peer} ip link set eth1 down; {peer} ip link set eth1 up"),
+        format!(
+            "echo {device} > {driver}/unbind; echo {device} > {driver}/bind
+             ip addr add 192.0.3.1/24 dev eth0; ip link set eth0 up"
+        ),
+    ] {
+        bench.vm.ok(&change)?;
+        bench.vm.ok(ping).context(change)?;
+    }
+    bench
+        .vm
+        .ok(&format!(
+            "rmmod {}; ip netns del peer",
+            bench.driver.module()
+        ))
+        .map(drop)
+}
+
+/// A generator of numbers that look random (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.next() % from.len() as u64) as usize]
+    }
+}
+
+/// What can be done to an interface at any time.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Up,
+    Down,
+    Rebind,
+    Cable,
+    Suspend,
+    /// A command with something for the placeholder; it may be refused, but not do harm.
+    Command(&'static str, &'static [&'static str]),
+}
+
+/// More often than the others: what changes rings and modes.
+const OPERATIONS: &[Operation] = &[
+    Operation::Up,
+    Operation::Up,
+    Operation::Up,
+    Operation::Down,
+    Operation::Rebind,
+    Operation::Cable,
+    Operation::Suspend,
+    Operation::Command("ethtool -G eth0 rx {}", &["64", "128", "1024", "2048", "7"]),
+    Operation::Command("ethtool -G eth0 tx {}", &["64", "100", "256", "1024", "1"]),
+    Operation::Command("ethtool -L eth0 combined {}", &["1", "2"]),
+    Operation::Command("ethtool -K eth0 rx {}", &["on", "off"]),
+    Operation::Command("ethtool -K eth0 tx {}", &["on", "off"]),
+    Operation::Command("ethtool -K eth0 sg {}", &["on", "off"]),
+    Operation::Command("ip link set eth0 mtu {}", &["68", "1000", "1500", "2026"]),
+    Operation::Command(
+        "ip link set eth0 address {}",
+        &["02:00:00:00:00:01", "02:00:00:00:00:99"],
+    ),
+    Operation::Command("ip link set eth0 promisc {}", &["on", "off"]),
+    Operation::Command("echo {} > /sys/class/net/eth0/threaded", &["0", "1"]),
+    Operation::Command("ethtool -r eth0; ethtool -d eth0 {}", &["> /dev/null"]),
+    Operation::Command("ethtool -t eth0 {}", &["offline"]),
+];
+
+/// Random operations under traffic: after each, the device answers within five seconds or is down
+/// as it should be. The first seed is the same each time; a failure names the one and the
+/// operations that led to it.
+fn random(bench: &mut Bench<'_>) -> Result<()> {
+    // With 20 cycles as in `make check`; ten minutes otherwise.
+    let (seeds, seconds) = if bench.cycles > 20 { (10, 60) } else { (1, 20) };
+    for seed in 1..=seeds {
+        let mut done = Vec::new();
+        random_from(bench, seed, Duration::from_secs(seconds), &mut done).with_context(|| {
+            format!(
+                "seed {seed}, after {} operations: {}",
+                done.len(),
+                done.join("; ")
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn random_from(
+    bench: &mut Bench<'_>,
+    seed: u64,
+    duration: Duration,
+    done: &mut Vec<String>,
+) -> Result<()> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bench.up()?;
+    let device = bench.platform_device()?;
+    let driver = format!("/sys/bus/platform/drivers/{}", bench.driver.module());
+    let iperf = Iperf::start(&bench.parts.root)?;
+    bench.vm.ok(&format!(
+        "rm -f /run/random-end
+         (while [ ! -e /run/random-end ]; do {}; sleep 0.1; done) > /dev/null 2>&1 &",
+        iperf.client(Direction::Transmit, 5, "")
+    ))?;
+    let address = bench.up_script();
+    let mut up = true;
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        let operation = random.pick(OPERATIONS);
+        let mut name = format!("{operation:?}");
+        match operation {
+            Operation::Up => {
+                bench.vm.ok(&address)?;
+                up = true;
+            }
+            Operation::Down => {
+                bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+                up = false;
+            }
+            Operation::Rebind => {
+                bench.vm.ok(&format!(
+                    "echo {device} > {driver}/unbind; echo {device} > {driver}/bind"
+                ))?;
+                up = false;
+            }
+            Operation::Cable => {
+                bench.vm.set_property("cable", "off")?;
+                bench.vm.ok("sleep 0.2")?;
+                bench.vm.set_property("cable", "on")?;
+            }
+            Operation::Suspend => sleep(bench)?,
+            Operation::Command(command, values) => {
+                name = command.replace("{}", random.pick(values));
+                bench.vm.run(&name, 20)?;
+            }
+        }
+        done.push(name);
+        let text = if up {
+            // The first one may be lost to the neighbour's old address.
+            bench.vm.ok(&format!(
+                "for i in $(seq 10); do
+                     ping -c 1 -W 1 {} > /dev/null 2>&1 && exit 0; sleep 0.4
+                 done
+                 ip -s -d link show {IFACE}; exit 1",
+                net::GATEWAY
+            ))
+        } else {
+            bench
+                .vm
+                .ok(&format!("ip link show {IFACE} | grep 'state DOWN'"))
+        };
+        text.context(if up { "no answer" } else { "not down" })?;
+    }
+    bench.vm.ok(&format!(
+        "touch /run/random-end; killall -q iperf3
+         echo 0 > /sys/class/net/{IFACE}/threaded
+         ethtool -G {IFACE} rx 1024 tx 256; ethtool -K {IFACE} rx on tx on sg on
+         ip link set {IFACE} promisc off mtu 1500 address 02:00:00:00:00:01
+         [ $(ethtool -l {IFACE} | sed -n 's/^Combined:[[:space:]]*//p' | head -n 1) = 1 ] ||
+             ethtool -L {IFACE} combined 2; true"
+    ))?;
+    bench.up()?;
+    bench.ping(5, 56)
+}

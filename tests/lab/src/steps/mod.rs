@@ -41,6 +41,8 @@ pub(crate) enum StepName {
     Uml,
     /// QEMU with the modelled device.
     Qemu,
+    /// The same for riscv64.
+    QemuRiscv64,
     /// Guest userland and kernel modules.
     Guest,
     /// Selftests of the kernel, for the guest.
@@ -61,6 +63,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,
         StepName::Uml => uml::get(env)?.dir,
         StepName::Qemu => qemu::get(env, &arch::ARM64)?.dir().to_path_buf(),
+        StepName::QemuRiscv64 => qemu::get(env, &arch::RISCV64)?.dir().to_path_buf(),
         StepName::Guest => guest::get(env, &arch::ARM64, &kernel::get(env, Flavour::Stock)?)?.dir,
         StepName::Ksft => ksft::get(env)?,
         StepName::Module => module::get(env, &kernel::get(env, Flavour::Stock)?)?,

@@ -502,7 +502,8 @@ fn dropped(bench: &mut Bench<'_>, reason: &str) -> Result<u64> {
 /// and while the device sleeps without its clock: nobody touches registers that do not answer, and
 /// where the line tells of everything it is said to be somebody else's.
 fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
-    const PULSES: u64 = 20;
+    // A level that stays makes one interrupt after another: of too many the kernel tires.
+    const PULSES: u64 = 3;
     bench.up()?;
     let pulse = |bench: &mut Bench<'_>| -> Result<()> {
         for _ in 0..PULSES {
@@ -515,10 +516,9 @@ fn spurious_irq(bench: &mut Bench<'_>) -> Result<()> {
     pulse(bench)?;
     if ONE_LINE.contains(&bench.machine.variant) {
         let unhandled = unhandled(bench)? - before;
-        // Two pulses may make one interrupt.
         ensure!(
-            (1..=PULSES).contains(&unhandled),
-            "{unhandled} interrupts of another device were left to it"
+            unhandled > 0,
+            "the driver took the interrupt of another device for its own"
         );
     }
     bench.ping(5, 56)?;

@@ -23,7 +23,9 @@ const TESTS: &[(&str, Function)] = &[
     ("host-rustfmt", rustfmt),
     ("host-clippy-tools", clippy_tools),
     ("host-clippy-driver", clippy_driver),
-    ("host-warnings", warnings),
+    ("host-warnings", |env, log| {
+        warnings(env, Flavour::Stock, log)
+    }),
     ("host-sparse", sparse),
     ("host-checkpatch", checkpatch),
     ("host-spelling", spelling),
@@ -145,8 +147,8 @@ fn rustfmt(env: &Env, log: &Path) -> Result<()> {
 
 /// Builds a copy of the driver with more options of kbuild, and fails on any warning. `ran` is a
 /// line of kbuild's that shows that the check was made.
-fn strict_build(env: &Env, log: &Path, options: &str, ran: &str) -> Result<()> {
-    let kernel = kernel::get(env, Flavour::Stock)?;
+fn strict_build(env: &Env, flavour: Flavour, log: &Path, options: &str, ran: &str) -> Result<()> {
+    let kernel = kernel::get(env, flavour)?;
     let copy = tempfile::tempdir()?;
     module::copy_sources(&env.project, copy.path())?;
     let mut command = kernel.make(copy.path(), &format!("{options} modules"));
@@ -174,19 +176,20 @@ fn warnings_in(log: &str) -> Vec<&str> {
 
 /// The kernel's own clippy settings.
 fn clippy_driver(env: &Env, log: &Path) -> Result<()> {
-    strict_build(env, log, "W=1 CLIPPY=1", "CLIPPY [M] ravb_rs.o")
+    let options = "W=1 CLIPPY=1";
+    strict_build(env, Flavour::Stock, log, options, "CLIPPY [M] ravb_rs.o")
 }
 
 /// Extra warnings of both compilers.
-fn warnings(env: &Env, log: &Path) -> Result<()> {
-    strict_build(env, log, "W=1", "CC [M]  bindings/helpers.o")
+pub(super) fn warnings(env: &Env, flavour: Flavour, log: &Path) -> Result<()> {
+    strict_build(env, flavour, log, "W=1", "CC [M]  bindings/helpers.o")
 }
 
 /// Sparse, on the C file. The kernel's headers use an operator that is younger than the packaged
 /// sparse; the one it knows differs from it in const and volatile alone.
 fn sparse(env: &Env, log: &Path) -> Result<()> {
     let options = "C=1 CF=-D__typeof_unqual__=__typeof__";
-    strict_build(env, log, options, "CHECK")
+    strict_build(env, Flavour::Stock, log, options, "CHECK")
 }
 
 /// What checkpatch says of the device's glue and does not fit there: the names and types are

@@ -5,8 +5,9 @@
 //! group: `host-`, `model-c-` (stock driver: evidence for the model), `rust-` (our driver),
 //! `badinput-` (our driver with broken machines and frames), `kunit-` (the suites in the driver's
 //! files), `debug-` (our driver on the kernel that notices mistakes), `bench-` (what a packet
-//! costs), `ksft-` (the kernel's own selftests).
+//! costs), `ksft-` (the kernel's own selftests), `arch-` (our driver on other architectures).
 
+mod arch;
 mod badinput;
 mod bench;
 mod control;
@@ -101,7 +102,7 @@ impl Test {
 
 /// All groups.
 const GROUPS: &[&str] = &[
-    "host", "kunit", "model-c", "rust", "badinput", "bench", "debug", "ksft",
+    "host", "kunit", "model-c", "rust", "badinput", "bench", "debug", "ksft", "arch",
 ];
 
 /// All tests.
@@ -118,6 +119,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(badinput::tests());
     tests.extend(rx::tests());
     tests.extend(ksft::tests());
+    tests.extend(arch::tests());
     tests.extend(tx::tests());
     tests.extend(bench::tests());
     tests

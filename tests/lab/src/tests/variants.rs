@@ -65,7 +65,7 @@ const USER: &[(&str, Function)] = &[
 ];
 
 /// Tests of the register interface, which are done with GbEth too.
-const HARDWARE: &[(&str, Function)] = &[
+pub(super) const HARDWARE: &[(&str, Function)] = &[
     ("mmio", mmio),
     ("mmio-deferred", mmio_deferred),
     ("spurious-irq", spurious_irq),

@@ -135,10 +135,7 @@ impl SkBuff {
         let clone = NonNull::new(clone).ok_or(ENOMEM)?;
         // SAFETY: One reference is ours by the invariant, and is not used after this.
         unsafe {
-            bindings::ravb_helper_dev_kfree_skb_any_reason(
-                self.as_raw(),
-                drop_reason::SKB_CONSUMED,
-            )
+            bindings::ravb_helper_dev_kfree_skb_any_reason(self.as_raw(), drop_reason::SKB_CONSUMED)
         };
         // INVARIANT: `skb_clone` returns a valid socket buffer and a reference of it.
         self.skb = clone;

@@ -11,6 +11,7 @@
 #include <linux/debugfs.h>
 #include <linux/etherdevice.h>
 #include <linux/if_packet.h>
+#include <linux/if_vlan.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/overflow.h>
@@ -135,6 +136,7 @@ static struct sk_buff *lab_tx_build(const struct lab_tx_request *request,
 {
 	struct lab_tx_source source = lab_tx_source(request, given);
 	u32 head = le16_to_cpu(request->head);
+	int network = ETH_HLEN;
 	struct sk_buff *skb;
 	u32 i;
 
@@ -162,8 +164,10 @@ static struct sk_buff *lab_tx_build(const struct lab_tx_request *request,
 
 	skb->dev = ndev;
 	skb_reset_mac_header(skb);
-	skb_set_network_header(skb, ETH_HLEN);
 	skb->protocol = eth_hdr(skb)->h_proto;
+	/* Behind any tags, as where the stack has put them there. */
+	vlan_get_protocol_and_depth(skb, skb->protocol, &network);
+	skb_set_network_header(skb, network);
 	if (request->csum_start &&
 	    !skb_partial_csum_set(skb, le16_to_cpu(request->csum_start),
 				  le16_to_cpu(request->csum_offset))) {

@@ -74,6 +74,10 @@ pub(super) fn parts(bench: &mut Bench<'_>) -> Result<()> {
         ("tx-part-ns", "2000000", "0"),
     ];
     with(bench, &slow, |bench| {
+        // The device says nothing of a part. Frames that are received make the driver look in
+        // between.
+        let between = json!({ "len": 60, "type": EXPERIMENT, "count": 8000, "gap_ns": 300_000 });
+        inject(bench, between)?;
         packet::exchange(bench, EXPERIMENT, &packets(300))
     })
 }
@@ -228,16 +232,18 @@ pub(super) fn starvation(bench: &mut Bench<'_>) -> Result<()> {
     packet::receive(bench, EXPERIMENT, 200).map(drop)
 }
 
-/// More to send than queues and sockets hold, for as long as `/run/chatter` exists.
+/// More to send than queues and sockets hold, for as long as `/run/chatter` exists, with pauses that
+/// leave the guest time for other things.
 fn chatter(bench: &mut Bench<'_>) -> Result<()> {
     const SENDERS: usize = 2;
+    const BURST: usize = 100;
     let bytes = "x".repeat(1000);
     bench.vm.ok(&format!(
         "touch /run/chatter
          for i in $(seq {SENDERS}); do
              bash -c 'while [ -e /run/chatter ]; do
                  exec 3> /dev/udp/{}/9
-                 while [ -e /run/chatter ] && echo {bytes} >&3; do :; done
+                 for ((i = 0; i < {BURST}; i++)); do echo {bytes} >&3 || break; done
                  sleep 0.1
              done' > /dev/null 2>&1 &
          done",
@@ -384,7 +390,7 @@ pub(super) fn late_mode(bench: &mut Bench<'_>) -> Result<()> {
     chatter(bench)?;
     let address = bench.up_script();
     with(bench, &[("mode-change-delay", "20", "0")], |bench| {
-        for _ in 0..bench.cycles.div_ceil(4) {
+        for _ in 0..bench.cycles.div_ceil(10) {
             bench
                 .vm
                 .ok(&format!("ip link set {IFACE} down\n{address}"))?;

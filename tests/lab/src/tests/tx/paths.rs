@@ -109,7 +109,7 @@ pub(super) fn consumed(bench: &mut Bench<'_>) -> Result<()> {
 /// arrives, in order, although there are more than the ring holds.
 pub(super) fn netconsole(bench: &mut Bench<'_>) -> Result<()> {
     const LINES: usize = 300;
-    bench.vm.ok(&format!("ip link set {IFACE} up"))?;
+    bench.up()?;
     bench.vm.ok(&format!("ethtool -G {IFACE} tx 64"))?;
     bench.up()?;
     bench.wire()?.drain()?;

@@ -86,7 +86,7 @@ pub(super) fn parts(bench: &mut Bench<'_>) -> Result<()> {
 /// packet back, and none is lost or changed.
 pub(super) fn full(bench: &mut Bench<'_>) -> Result<()> {
     const COUNT: usize = 2000;
-    bench.vm.ok(&format!("ip link set {IFACE} up"))?;
+    bench.up()?;
     bench.vm.ok(&format!("ethtool -G {IFACE} tx 64"))?;
     bench.up()?;
     let stops = statistic(bench, "tx_queue_0_stops").ok();
@@ -232,8 +232,8 @@ pub(super) fn starvation(bench: &mut Bench<'_>) -> Result<()> {
     packet::receive(bench, EXPERIMENT, 200).map(drop)
 }
 
-/// More to send than queues and sockets hold, for as long as `/run/chatter` exists, with pauses that
-/// leave the guest time for other things.
+/// More to send than queues and sockets hold, for as long as `/run/chatter` exists, with pauses
+/// that leave the guest time for other things.
 fn chatter(bench: &mut Bench<'_>) -> Result<()> {
     const SENDERS: usize = 2;
     const BURST: usize = 100;

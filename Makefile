@@ -67,7 +67,7 @@ lab:
 		{ echo "cargo is missing: install it (1.85 or newer)" >&2; exit 1; }
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
-.PHONY: demo shell check check-all check-list bench bench-check stock graft
+.PHONY: demo shell check check-all ksft check-list bench bench-check stock graft
 .PHONY: update
 demo: lab
 	@$(LAB) demo
@@ -80,6 +80,10 @@ check: lab
 
 check-all: lab
 	@$(LAB) check --all
+
+# The kernel's own selftests, with both drivers.
+ksft: lab
+	@FILTER=$(or $(FILTER),ksft) $(LAB) check --all
 
 check-list: lab
 	@$(LAB) check --all --list
@@ -133,6 +137,7 @@ help:
 	@echo '  shell            - a prompt in the virtual machine; DRIVER=rust or c'
 	@echo '  check            - run the tests; FILTER=text chooses by name'
 	@echo '  check-all        - also the long ones'
+	@echo '  ksft             - the kernel'\''s own selftests, with both drivers'
 	@echo '  check-list       - names of all tests'
 	@echo '  bench            - what a packet costs, beside the stock driver'
 	@echo '  bench-check      - whether it costs more than it did'

@@ -110,9 +110,38 @@ fn high_memory() -> Machine {
     }
 }
 
-/// Ours beside the stock driver.
+/// The stock driver: what it can do, what it costs, and which tests it fails.
 fn theirs() -> Vec<Line> {
-    vec![long("cost", watched("gbeth"), cost::descriptors)]
+    vec![
+        long("cost", watched("gbeth"), cost::descriptors),
+        long("ring-full", frames("gbeth"), ring::full),
+        long("deferral", frames("gbeth"), napi::deferral),
+        long("length", frames("gbeth"), |bench| {
+            fails(bench, length, "arrived as a frame")
+        }),
+        long("length-gen3", frames("gen3"), |bench| {
+            fails(bench, length, "arrived as a frame")
+        }),
+        long("checksum-toggle", frames("gbeth"), |bench| {
+            fails(bench, checksum::toggle, "did not arrive as they should")
+        }),
+        long("checksum-toggle-gen3", frames("gen3"), |bench| {
+            fails(bench, checksum::toggle, "did not arrive as they should")
+        }),
+        long("cut-off", frames("gbeth"), |bench| {
+            fails(bench, ring::cut_off, "slots were free")
+        }),
+    ]
+}
+
+/// A defect of the stock driver shows: it fails the test, and in the way that is expected.
+fn fails(bench: &mut Bench<'_>, test: Function, how: &str) -> Result<()> {
+    let Err(error) = test(bench) else {
+        anyhow::bail!("the stock driver passes: Documentation/defects.rst says otherwise");
+    };
+    let text = format!("{error:#}");
+    ensure!(text.contains(how), "it fails for another reason: {text}");
+    Ok(())
 }
 
 fn ours() -> Vec<Line> {

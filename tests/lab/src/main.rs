@@ -85,7 +85,8 @@ enum Command {
     },
     /// Measure what a packet costs, our driver beside the stock one.
     Bench {
-        /// Only cases whose name contains this text (several: separated by commas).
+        /// Only cases whose name, such as rx_64-gbeth-noncoherent, contains this text (several:
+        /// separated by commas).
         #[arg(long, env = "FILTER", default_value = "")]
         filter: String,
         /// Only measure the few cases of the test `bench-baseline`, and write its baseline anew.

@@ -23,6 +23,7 @@
 use crate::dmac::Arrival;
 use crate::host::Host;
 use crate::model::Model;
+use crate::partner::{self, Partner};
 use crate::toe;
 use serde_json::json;
 use std::rc::Rc;
@@ -38,7 +39,6 @@ const IPV4: u16 = 0x0800;
 /// First port of the flows, on both sides.
 const PORT: u16 = 5001;
 const PARTNER_MAC: [u8; 6] = [0x02, 0, 0x5e, 0, 0, 1];
-const PARTNER_IP: [u8; 4] = [10, 0, 2, 2];
 const GUEST_IP: [u8; 4] = [10, 0, 2, 15];
 
 /// What the stream looks like: the writable registers, in their order.
@@ -65,6 +65,7 @@ pub(crate) struct Control {
     /// When the present burst began, and when the next frame is due.
     burst_began: u64,
     due: u64,
+    partner: Partner,
 }
 
 impl Shape {
@@ -91,7 +92,7 @@ impl Shape {
             frame.extend([0x45, 0]);
             frame.extend(length.to_be_bytes());
             frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-            frame.extend(PARTNER_IP);
+            frame.extend(partner::IP);
             frame.extend(GUEST_IP);
             frame.extend((PORT + flow).to_be_bytes());
             frame.extend((PORT + flow).to_be_bytes());
@@ -166,6 +167,16 @@ impl Model {
         control.due = h.now() + u64::from(delay);
         control.burst_began = control.due;
         self.settle(h);
+    }
+
+    /// A frame has left at time `t`: whoever the guest talks to may answer.
+    pub(crate) fn partner_hears(&mut self, t: u64, frame: &[u8]) {
+        if !self.settings.control {
+            return;
+        }
+        if let Some(answer) = self.control.partner.hear(frame) {
+            self.enqueue_arrival(t, t + partner::LATENCY, Arrival::of(answer.into()));
+        }
     }
 
     /// When the stream has its next frame to send.

@@ -23,7 +23,7 @@
 //! | `irq` | interrupt lines |
 //! | [`cpg`] | the clock generator the device hangs on |
 //! | [`rules`], [`counters`], `record` | what a driver does wrong, what it costs, in which order |
-//! | `control` | control page, by which a guest drives a measurement |
+//! | `control`, `partner` | control page, by which a guest drives a measurement; its TCP peer |
 //! | `faults`, `inject`, `watch` | misbehaviour and frames on demand, watch windows |
 //! | [`properties`] | everything that can be set or read by name |
 #![deny(unsafe_code)]
@@ -41,6 +41,7 @@ mod inject;
 mod irq;
 mod model;
 mod modes;
+mod partner;
 pub mod phy;
 pub mod properties;
 mod record;

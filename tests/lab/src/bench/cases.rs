@@ -26,6 +26,8 @@ enum Traffic {
     },
     /// The kernel's packet generator.
     Pktgen { size: u32, burst: u32 },
+    /// A file over TCP, by sendfile(); a packet carries 1460 bytes of it.
+    Tcp,
 }
 
 /// One measurement of a case: `count` packets between the marks `mark` and `mark + 1`.
@@ -137,6 +139,12 @@ pub(super) fn of(variant: &str) -> Vec<Case> {
         pktgen("tx_64_burst", "TX 64 B, pktgen burst 32", 60, 32),
         pktgen("tx_64_single", "TX 64 B, pktgen burst 1", 60, 1),
     ];
+    cases.push(Case {
+        name: "tx_tcp_1514",
+        title: "TX 1514 B, TCP sendfile",
+        traffic: Traffic::Tcp,
+        counts: FEW,
+    });
     if variant == "gbeth" {
         // A ring of 1024 descriptors holds any of these bursts.
         cases.push(receive(
@@ -220,15 +228,25 @@ impl Case {
                  sleep 0.00000{phase:04}
                  mark {mark}; echo start > $P/pgctrl; sleep 0.1; mark {end}\n"
             ),
+            // bash makes the connection; the cat of busybox sends a file with sendfile().
+            Traffic::Tcp => format!(
+                "dd if=/dev/zero of=/tmp/file bs=1460 count={count} 2> /dev/null || fail file
+                 sleep 0.00000{phase:04}
+                 mark {mark}
+                 bash -c 'busybox cat /tmp/file > /dev/tcp/10.0.2.2/5001' || fail tcp
+                 sleep {WINDOW}; mark {end}\n"
+            ),
         }
     }
 
     /// By how much the number of packets may exceed what was asked for, exclusively: a burst of
-    /// pktgen that the driver stops in its middle begins anew.
+    /// pktgen that the driver stops in its middle begins anew, a connection has packets without
+    /// data.
     pub(super) fn overshoot(&self) -> u32 {
         match self.traffic {
             Traffic::Receive { .. } => 1,
             Traffic::Pktgen { burst, .. } => burst,
+            Traffic::Tcp => 16,
         }
     }
 
@@ -236,7 +254,7 @@ impl Case {
     pub(super) fn queue(&self) -> &'static str {
         match self.traffic {
             Traffic::Receive { .. } => "rx0",
-            Traffic::Pktgen { .. } => "tx0",
+            Traffic::Pktgen { .. } | Traffic::Tcp => "tx0",
         }
     }
 }

@@ -109,26 +109,20 @@ fn add_ring_accesses(rig: &Rig, setup: &Setup, cases: &[Case], costs: &mut [Cost
 /// `make bench`.
 pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
     let rig = Rig::new(env)?;
-    let chosen = |case: &Case, variant: &str| {
-        filter.is_empty()
-            || filter
-                .split(',')
-                .any(|word| case.name.contains(word) || variant == word)
-    };
+    let chosen =
+        |name: &str| filter.is_empty() || filter.split(',').any(|word| name.contains(word));
     let mut results = Vec::new();
     for variant in ["gbeth", "gen3"] {
-        let cases: Vec<Case> = cases::of(variant)
-            .into_iter()
-            .filter(|case| chosen(case, variant))
-            .collect();
-        if cases.is_empty() {
-            continue;
-        }
         for coherent in [false, true] {
-            let progress = Progress::start(&format!(
-                "{variant}, {}",
-                if coherent { "coherent" } else { "not coherent" }
-            ));
+            let kind = if coherent { "coherent" } else { "noncoherent" };
+            let cases: Vec<Case> = cases::of(variant)
+                .into_iter()
+                .filter(|case| chosen(&format!("{}-{variant}-{kind}", case.name)))
+                .collect();
+            if cases.is_empty() {
+                continue;
+            }
+            let progress = Progress::start(&format!("{variant}, {kind}"));
             let measure = |driver: Driver| -> Result<Vec<Cost>> {
                 let setup = Setup {
                     variant,

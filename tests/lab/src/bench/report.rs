@@ -44,6 +44,7 @@ const RATIOS: &[(&str, &str, Part)] = &[
     ("rx_1518_owned", "rx_1518", Cost::owned),
     ("rx_paced", "rx_paced", Cost::all),
     ("tx_64_burst", "tx_64_burst", Cost::all),
+    ("tx_tcp_1514", "tx_tcp_1514", Cost::all),
 ];
 
 type Part = fn(&Cost) -> f64;

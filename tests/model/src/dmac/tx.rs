@@ -265,6 +265,7 @@ impl Model {
                 self.broken(h, Rule::DuplexMismatch, &format!("link {link:?}"));
             }
             h.transmit(&out.frame);
+            self.partner_hears(t, &out.frame);
         } else {
             if let Some(link) = self.mdio.phy().link() {
                 let gecmr = self.regs.get(reg::GECMR);

@@ -25,9 +25,9 @@
 #include <qemu-plugin.h>
 
 /* Instructions of a kernel that run at least once; a power of two. */
-#define SLOTS	(1u << 20)
+#define SLOTS	0x100000u
 /* Kernel addresses have this bit set, those of user programs do not. */
-#define KERNEL	(UINT64_C(1) << 63)
+#define KERNEL	UINT64_C(0x8000000000000000)
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
@@ -70,6 +70,7 @@ static qemu_plugin_u64 counter(unsigned int i)
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
+	const enum qemu_plugin_op add = QEMU_PLUGIN_INLINE_ADD_U64;
 
 	for (size_t k = 0; k < n; k++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, k);
@@ -80,8 +81,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (address & KERNEL)
 			qemu_plugin_insn_data(insn, &slot[i].encoding,
 					      sizeof(slot[i].encoding));
-		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-			insn, QEMU_PLUGIN_INLINE_ADD_U64, counter(i), 1);
+		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn,
+								    add, counter(i), 1);
 	}
 }
 
@@ -97,7 +98,7 @@ static void mark(uint32_t number)
 		counting = true;
 		qemu_plugin_reset(self, start);
 	}
-	fprintf(out, "mark %" PRIu32 "\n", number);
+	fprintf(out, "%s %" PRIu32 "\n", __func__, number);
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		uint64_t count;
 

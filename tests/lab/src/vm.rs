@@ -501,10 +501,9 @@ fn connect(path: &Path, process: &mut Running, console: &Path) -> Result<UnixStr
 /// The initramfs: the guest's, followed by an archive with the driver under test.
 fn pack(parts: &Parts, to: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(to)?);
-    for archive in [Some(&parts.initramfs), parts.selftests.as_ref()] {
-        if let Some(archive) = archive {
-            std::io::copy(&mut File::open(archive)?, &mut out)?;
-        }
+    let archives = [Some(&parts.initramfs), parts.selftests.as_ref()];
+    for archive in archives.into_iter().flatten() {
+        std::io::copy(&mut File::open(archive)?, &mut out)?;
     }
     if let Some(module) = &parts.module {
         let mut archive = Archive::new(out);

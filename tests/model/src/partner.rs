@@ -10,7 +10,7 @@ use crate::toe;
 /// The partner's address.
 pub(crate) const IP: [u8; 4] = [10, 0, 2, 2];
 
-/// Between a segment and its acknowledgement, in nanoseconds.
+/// Between a segment and its acknowledgment, in nanoseconds.
 pub(crate) const LATENCY: u64 = 20_000;
 
 const ETHERNET: usize = 14;

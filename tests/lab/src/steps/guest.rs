@@ -44,7 +44,6 @@ const MODULES: &[&str] = &[
     "8021q",
     "veth",
     "dummy",
-    "pktgen",
 ];
 
 /// The same, where the kernel has them: one that is made for a purpose may not.

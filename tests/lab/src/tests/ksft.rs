@@ -81,7 +81,8 @@ fn short(path: &str) -> &str {
 
 /// Both interfaces as the tests want them, whatever the last one left.
 const SET_UP: &str = "
-    ip netns exec ns-remote ip link set eth1 netns 1 2> /dev/null; ip netns del ns-remote 2> /dev/null
+    ip netns exec ns-remote ip link set eth1 netns 1 2> /dev/null
+    ip netns del ns-remote 2> /dev/null
     for i in eth0 eth1; do ip link set $i down; ip addr flush dev $i; done
     sysctl -q -w net.ipv6.conf.eth0.keep_addr_on_down=1 net.ipv6.conf.all.disable_ipv6=0";
 

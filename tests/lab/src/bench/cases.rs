@@ -45,7 +45,7 @@ pub(super) struct Series {
 
 const COUNTS: &[u32] = &[1024, 2048, 4096, 8192];
 const FEW: &[u32] = &[256, 512, 1024, 2048];
-const BRIEF: &[u32] = &[256, 1024];
+const BRIEF: &[u32] = &[512, 4096];
 
 /// Nanoseconds by which a perturbed run shifts the traffic: no fraction of anything else.
 const PHASE: u32 = 37;

@@ -28,7 +28,7 @@ const CALLS: &[(&str, &[&str])] = &[
 /// What one packet costs.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
-    /// Instructions.
+    /// Instructions, without those of the packet generator.
     pub(super) total: f64,
     /// Instructions by function.
     pub(super) functions: BTreeMap<Symbol, f64>,
@@ -44,7 +44,7 @@ impl Cost {
         let (first, more) = series.split_first().context("no series")?;
         let samples = Sample::all(case, first, outcome)?;
         let mut cost = Cost {
-            total: slope(&samples, |profile, _| profile.total as f64),
+            total: slope(&samples, |profile, _| counted(profile)),
             functions: functions(&samples),
             events: events(case, &samples),
             spread: Vec::new(),
@@ -53,7 +53,7 @@ impl Cost {
         for series in more {
             let samples = Sample::all(case, series, outcome)?;
             cost.spread.push((
-                slope(&samples, |profile, _| profile.total as f64),
+                slope(&samples, |profile, _| counted(profile)),
                 owned(&functions(&samples)),
             ));
         }
@@ -121,6 +121,18 @@ fn owned(functions: &BTreeMap<Symbol, f64>) -> f64 {
         .filter(|(symbol, _)| symbol.place().is_owned())
         .map(|(_, cost)| cost)
         .sum()
+}
+
+/// Instructions of a profile without the packet generator's own: at its end it spins until the
+/// last packet has been freed, for as long as the scheduler pleases.
+fn counted(profile: &Profile) -> f64 {
+    let source: u64 = profile
+        .functions
+        .iter()
+        .filter(|(symbol, _)| symbol.place() == Place::Source)
+        .map(|(_, count)| count)
+        .sum();
+    (profile.total - source) as f64
 }
 
 /// Three decimals: what is less is rounding of the slope.

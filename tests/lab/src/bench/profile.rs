@@ -26,7 +26,7 @@ pub(crate) enum Place {
     User,
 }
 
-/// All of them, in the order of a table.
+/// All that count, in the order of a table.
 pub(crate) const PLACES: &[Place] = &[
     Place::Driver,
     Place::Wrappers,
@@ -34,7 +34,6 @@ pub(crate) const PLACES: &[Place] = &[
     Place::Dma,
     Place::Irq,
     Place::Core,
-    Place::Source,
     Place::User,
 ];
 

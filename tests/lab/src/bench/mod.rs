@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+/// Variants that are measured: both formats of the receive path.
+const VARIANTS: [&str; 2] = ["gbeth", "gen3"];
+
 /// Shifted runs of each case, for the spread.
 const PHASES: u32 = 5;
 
@@ -112,7 +115,7 @@ pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
     let chosen =
         |name: &str| filter.is_empty() || filter.split(',').any(|word| name.contains(word));
     let mut results = Vec::new();
-    for variant in ["gbeth", "gen3"] {
+    for variant in VARIANTS {
         for coherent in [false, true] {
             let kind = if coherent { "coherent" } else { "noncoherent" };
             let cases: Vec<Case> = cases::of(variant)

@@ -5,7 +5,7 @@
 use super::cost::{interval, rounded, Cost};
 use super::profile::{Place, PLACES};
 use super::svg::{bars, Bar};
-use super::Measured;
+use super::{Measured, VARIANTS};
 use crate::env::Env;
 use crate::report;
 use anyhow::{Context, Result};
@@ -185,7 +185,7 @@ const END: &str = ".. end of what make bench writes\n";
 fn document(env: &Env, results: &[Measured]) -> Result<()> {
     let plots = env.project.join("Documentation/benchmarks");
     fs::create_dir_all(&plots)?;
-    for variant in ["gbeth", "gen3"] {
+    for variant in VARIANTS {
         let chosen: Vec<&Measured> = results
             .iter()
             .filter(|result| result.variant == variant && !result.coherent)
@@ -243,7 +243,13 @@ fn figures(results: &[Measured]) -> String {
             format!("{:.3}", result.ratio(Cost::driver)),
         ]);
     }
-    let mut text = rst(&summary);
+    let mut text = String::new();
+    for variant in VARIANTS {
+        for plot in ["ratios", "places"] {
+            let _ = writeln!(text, ".. figure:: benchmarks/{plot}-{variant}.svg\n");
+        }
+    }
+    text.push_str(&rst(&summary));
     for result in results.iter().filter(|result| !result.coherent) {
         let heading = result.heading();
         let _ = write!(

@@ -233,7 +233,9 @@ fn statistics(bench: &mut Bench<'_>) -> Result<()> {
 fn self_test(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let test = format!("ethtool -t {IFACE} offline");
-    bench.vm.ok(&test)?;
+    // The kernel gives each frame 200 ms, in which a host that has other things to do may not come
+    // to run the guest: one of three attempts must succeed.
+    bench.vm.ok(&format!("{test} || {test} || {test}"))?;
     net::wait_for_link(bench.vm)?;
     bench.ping(5, 1000)?;
     bench.vm.ok(&format!("ip link set {IFACE} down"))?;

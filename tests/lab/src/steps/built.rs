@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Kernels that are built here, from the stock kernel's source: the debug kernel, with the checkers
-//! of tests/kernel/debug.config, and lean ones for other architectures, whose stock kernels cannot
-//! serve: riscv64 has no Rust as it is built with GCC, 32-bit arm has no RZ/G2L clock generator.
+//! of tests/kernel/debug.config, and lean ones for other architectures: the source allows Rust on
+//! riscv64 with clang only, and the RZ/G2L clock generator on 32-bit arm only with COMPILE_TEST.
 //!
 //! clang builds them, so that KASAN sees Rust too.
 

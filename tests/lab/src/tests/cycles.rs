@@ -129,13 +129,19 @@ fn rmmod_insmod(bench: &mut Bench<'_>) -> Result<()> {
     cycle(bench, &down, &up)
 }
 
-/// The kernel reports pages that a page pool waits for once a minute, and references to a device
-/// that goes away every ten seconds. With the module gone, nothing of the kind may appear.
+/// With the module gone, no page pool waits for pages, and nobody refers to the device: else
+/// `rmmod` would not return, and the kernel would complain after ten seconds.
 fn no_leak(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
-    bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
-    // A complaint during this time fails the test.
-    bench.vm.ok_within("sleep 63", 80)?;
+    let rmmod = format!("rmmod {}", bench.driver.module());
+    bench.vm.ok_within(&rmmod, 9)?;
+    bench
+        .vm
+        .ok(&format!(
+            "for i in $(seq 100); do [ -z \"$(/lab/netdev pools {IFACE})\" ] && exit 0; sleep 0.1
+             done; /lab/netdev pools {IFACE}; exit 1"
+        ))
+        .context("pages do not come back after rmmod")?;
     bench.up()?;
     bench.ping(5, 56)
 }

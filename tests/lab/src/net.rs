@@ -43,6 +43,16 @@ pub(crate) fn load_script(driver: Driver) -> String {
     }
 }
 
+/// Waits until no page pool of an interface that is gone has pages out.
+pub(crate) fn wait_for_pools(vm: &mut Vm) -> Result<()> {
+    vm.ok(&format!(
+        "for i in $(seq 100); do [ -z \"$(/lab/netdev pools {IFACE})\" ] && exit 0; sleep 0.1
+         done; /lab/netdev pools {IFACE}; exit 1"
+    ))
+    .context("pages do not come back after rmmod")?;
+    Ok(())
+}
+
 /// Waits for the carrier and returns the speed in Mbit/s.
 pub(crate) fn wait_for_link(vm: &mut Vm) -> Result<u64> {
     let script = format!(

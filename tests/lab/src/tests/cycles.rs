@@ -135,13 +135,7 @@ fn no_leak(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let rmmod = format!("rmmod {}", bench.driver.module());
     bench.vm.ok_within(&rmmod, 9)?;
-    bench
-        .vm
-        .ok(&format!(
-            "for i in $(seq 100); do [ -z \"$(/lab/netdev pools {IFACE})\" ] && exit 0; sleep 0.1
-             done; /lab/netdev pools {IFACE}; exit 1"
-        ))
-        .context("pages do not come back after rmmod")?;
+    net::wait_for_pools(bench.vm)?;
     bench.up()?;
     bench.ping(5, 56)
 }

@@ -53,6 +53,32 @@ pub(crate) struct Test {
     pub(crate) run: Run,
 }
 
+/// A line of a table of tests that run in the guest.
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
+    /// Only in `make check-all`.
+    pub(crate) long: bool,
+    pub(crate) machine: Machine,
+    pub(crate) run: functional::Function,
+}
+
+/// The tests of a table, with a driver: their names say which, and what `area` they are about.
+fn in_guest(area: &str, driver: Driver, lines: Vec<Line>) -> impl Iterator<Item = Test> + '_ {
+    let group = match driver {
+        Driver::C => "model-c",
+        Driver::Rust => "rust",
+    };
+    lines.into_iter().map(move |line| Test {
+        name: format!("{group}-{area}-{}", line.name),
+        long: line.long,
+        run: Run::Guest {
+            driver,
+            machine: line.machine,
+            run: line.run,
+        },
+    })
+}
+
 impl Test {
     /// The group, as the name says.
     pub(crate) fn group(&self) -> &'static str {

@@ -10,7 +10,7 @@ mod sync;
 mod trace;
 
 use super::functional::{capture, Function, EXPERIMENT};
-use super::{Run, Test};
+use super::{in_guest, Line, Run, Test};
 use crate::check::Bench;
 use crate::env::Driver;
 use crate::net::IFACE;
@@ -21,32 +21,9 @@ use anyhow::{ensure, Context, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A line of the table of tests.
-struct Line {
-    name: &'static str,
-    /// Only in `make check-all`.
-    long: bool,
-    machine: Machine,
-    run: Function,
-}
-
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
-    let mut add = |driver: Driver, lines: Vec<Line>| {
-        let group = match driver {
-            Driver::C => "model-c",
-            Driver::Rust => "rust",
-        };
-        tests.extend(lines.into_iter().map(|line| Test {
-            name: format!("{group}-rx-{}", line.name),
-            long: line.long,
-            run: Run::Guest {
-                driver,
-                machine: line.machine,
-                run: line.run,
-            },
-        }));
-    };
+    let mut add = |driver, lines| tests.extend(in_guest("rx", driver, lines));
     add(Driver::C, theirs());
     add(Driver::Rust, ours());
     tests.push(Test {

@@ -6,7 +6,7 @@ use super::checksum::{datagram, for_the_guest, last_datagram, PORT};
 use super::trace::Trace;
 use super::{heard, listen, netdev, ring, statistics, wait_until_empty, Deferral};
 use crate::check::Bench;
-use crate::net::IFACE;
+use crate::net::{self, IFACE};
 use crate::tests::badinput::inject;
 use crate::tests::functional::EXPERIMENT;
 use anyhow::{bail, ensure, Context, Result};
@@ -262,13 +262,7 @@ pub(super) fn pools(bench: &mut Bench<'_>) -> Result<()> {
     });
     bench.vm.ok("kill $(cat /tmp/hold.pid)")?;
     ensure!(held, "no pool waits for the pages of 500 frames");
-    bench
-        .vm
-        .ok(&format!(
-            "for i in $(seq 100); do [ -z \"$(/lab/netdev pools {IFACE})\" ] && exit 0; sleep 0.1
-             done; /lab/netdev pools {IFACE}; exit 1"
-        ))
-        .context("pages do not come back after rmmod")?;
+    net::wait_for_pools(bench.vm)?;
     bench.up()?;
     let size = size as usize;
     inject(

@@ -11,39 +11,16 @@ mod payload;
 mod trouble;
 
 use super::functional::Function;
-use super::{Run, Test};
+use super::{in_guest, Line, Run, Test};
 use crate::check::Bench;
 use crate::env::Driver;
 use crate::steps::kernel::Flavour;
 use crate::vm::{Machine, Net};
 use anyhow::{bail, Result};
 
-/// A line of the table of tests.
-struct Line {
-    name: &'static str,
-    /// Only in `make check-all`.
-    long: bool,
-    machine: Machine,
-    run: Function,
-}
-
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
-    let mut add = |driver: Driver, lines: Vec<Line>| {
-        let group = match driver {
-            Driver::C => "model-c",
-            Driver::Rust => "rust",
-        };
-        tests.extend(lines.into_iter().map(|line| Test {
-            name: format!("{group}-tx-{}", line.name),
-            long: line.long,
-            run: Run::Guest {
-                driver,
-                machine: line.machine,
-                run: line.run,
-            },
-        }));
-    };
+    let mut add = |driver, lines| tests.extend(in_guest("tx", driver, lines));
     add(Driver::Rust, ours());
     add(Driver::C, theirs());
     tests.extend(checked().into_iter().map(|line| Test {

@@ -17,6 +17,7 @@
 
 mod etheravb;
 mod gbeth;
+mod variants;
 
 use kernel::{
     clk::OptionalClk,
@@ -65,15 +66,7 @@ use crate::{
     ravb_stats::HwCounters, //
 };
 
-pub(crate) use {
-    etheravb::{
-        GEN2,
-        GEN3,
-        GEN4,
-        RZV2M, //
-    },
-    gbeth::GBETH, //
-};
+pub(crate) use variants::TABLE;
 
 register! {
     /// AVB-DMAC mode.
@@ -597,13 +590,6 @@ pub(crate) struct Variant {
     pub(crate) lines: &'static [Line],
 }
 
-/// The one line of a device whose line tells of everything.
-const ONE_LINE: &[Line] = &[Line {
-    name: None,
-    label: "",
-    cause: Cause::All,
-}];
-
 impl Variant {
     /// The delays that the MAC of `dev` can insert.
     fn delays_of(&self, dev: &Device<Bound>) -> Delays {
@@ -657,7 +643,7 @@ impl Variant {
 
 /// What the generations do in different ways.
 ///
-/// A new one needs an implementation of this and a [`Variant`], in a file below `ravb_hw/`.
+/// A new one is an implementation of this, in a file below `ravb_hw/`, and a [`Variant`].
 trait Generation: Sync {
     /// Registers that not all have and whose reading has no effect, by their offsets.
     fn readable(&self) -> &'static [usize];

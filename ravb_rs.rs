@@ -76,12 +76,7 @@ use ravb_hw::{
     QueueId,
     Regs,
     Variant,
-    Wiring,
-    GBETH,
-    GEN2,
-    GEN3,
-    GEN4,
-    RZV2M, //
+    Wiring, //
 };
 use ravb_link::{
     Emac,
@@ -289,21 +284,6 @@ impl LinkHandler for Ravb<'_> {
 /// The platform driver.
 struct RavbDriver;
 
-kernel::of_device_table!(
-    OF_TABLE,
-    <RavbDriver as platform::Driver>::IdInfo,
-    [
-        (of::DeviceId::new(c"renesas,etheravb-r8a7790"), GEN2),
-        (of::DeviceId::new(c"renesas,etheravb-r8a7794"), GEN2),
-        (of::DeviceId::new(c"renesas,etheravb-rcar-gen2"), GEN2),
-        (of::DeviceId::new(c"renesas,etheravb-r8a7795"), GEN3),
-        (of::DeviceId::new(c"renesas,etheravb-rcar-gen3"), GEN3),
-        (of::DeviceId::new(c"renesas,etheravb-rcar-gen4"), GEN4),
-        (of::DeviceId::new(c"renesas,etheravb-rzv2m"), RZV2M),
-        (of::DeviceId::new(c"renesas,rzg2l-gbeth"), GBETH),
-    ]
-);
-
 /// Whether the device tree gives `dev` this property.
 fn has_property(dev: &Device<Bound>, name: &CStr) -> bool {
     dev.fwnode().is_some_and(|node| node.property_present(name))
@@ -436,7 +416,7 @@ impl RavbDriver {
 impl platform::Driver for RavbDriver {
     type IdInfo = Variant;
     type Data<'bound> = BoundDevice<'bound>;
-    const OF_ID_TABLE: Option<of::IdTable<Self::IdInfo>> = Some(&OF_TABLE);
+    const OF_ID_TABLE: Option<of::IdTable<Self::IdInfo>> = Some(ravb_hw::TABLE);
 
     fn probe<'bound>(
         pdev: &'bound platform::Device<Core<'_>>,

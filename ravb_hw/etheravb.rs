@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EtherAVB: R-Car Gen2, Gen3, Gen4, and RZ/V2M.
+//! The ways of EtherAVB: R-Car Gen2, Gen3, Gen4, and RZ/V2M.
 //!
 //! Two queues, descriptors with timestamps on reception, 100 and 1000 Mbit/s full duplex, and the
 //! sum of a received frame instead of a verdict.
@@ -12,126 +12,8 @@ use kernel::{
 
 use super::*;
 
-/// R-Car Gen2: one interrupt line, and data to transmit must be aligned.
-pub(crate) const GEN2: Variant = Variant {
-    tx_alignment: 4,
-    ..OLDEST
-};
-
-/// R-Car Gen3 and RZ/G2.
-pub(crate) const GEN3: Variant = Variant {
-    generation: &GEN3_WAYS,
-    delays: Delays { rx: true, tx: true },
-    lines: &[
-        line(c"ch22", ":ch22:multi", Cause::Errors),
-        line(c"ch24", ":ch24:emac", Cause::Emac),
-        RX_BE,
-        RX_NC,
-        TX_BE,
-        TX_NC,
-    ],
-    // RZ/G2E, R-Car E3 and D3.
-    no_tx_delay: &[
-        c"renesas,etheravb-r8a774c0",
-        c"renesas,etheravb-r8a77990",
-        c"renesas,etheravb-r8a77995",
-    ],
-    ..OLDEST
-};
-
-/// R-Car Gen4: MII, too.
-pub(crate) const GEN4: Variant = Variant {
-    generation: &EtherAvb {
-        mii_select: true,
-        ..GEN3_WAYS
-    },
-    no_tx_delay: &[],
-    ..GEN3
-};
-
-/// RZ/V2M: Gen3 with parts of Gen2, and lines of its own for errors and management.
-pub(crate) const RZV2M: Variant = Variant {
-    generation: &EtherAvb {
-        lines_of_queues: true,
-        ..OLDEST_WAYS
-    },
-    gptp_clock: Some(c"gptp"),
-    lines: &[
-        line(c"dia", ":dia", Cause::Errors),
-        line(c"line3", ":line3", Cause::Emac),
-        line(c"err_a", ":err_a", Cause::Errors),
-        line(c"mgmt_a", ":mgmt_a", Cause::Errors),
-        RX_BE,
-        RX_NC,
-        TX_BE,
-        TX_NC,
-    ],
-    ..OLDEST
-};
-
-/// What the family began with; the others say what has changed.
-const OLDEST: Variant = Variant {
-    generation: &OLDEST_WAYS,
-    queues: 2,
-    max_tx_frame: 2044,
-    max_rx_frame: 2048,
-    rx: RxFormat {
-        words: 5,
-        // The longest frame and its sum, with headroom and what `build_skb` needs, take a page.
-        layout: Layout::new(4096, 128, 2064),
-        trailer: Trailer::Sum,
-        // Frames with errors are stored, and their status says what is wrong.
-        errors_counted: false,
-    },
-    tx_alignment: 1,
-    features: Features::RX_CHECKSUM.and(Features::SCATTER_GATHER),
-    phy_restriction: phy::Restriction::FastFullDuplex,
-    magic_packets: true,
-    coalesce: false,
-    delays: Delays::NONE,
-    no_tx_delay: &[],
-    link_pin: true,
-    gptp_clock: None,
-    lines: ONE_LINE,
-};
-
-/// The same, of what the hardware does.
-const OLDEST_WAYS: EtherAvb = EtherAvb {
-    clock: GptpClock::AfterConfig,
-    masks: QueueMaskAccess::Shared,
-    lines_of_queues: false,
-    mii_select: false,
-    counts_timeouts: false,
-};
-
-const GEN3_WAYS: EtherAvb = EtherAvb {
-    clock: GptpClock::WithConfig,
-    masks: QueueMaskAccess::SetAndClear,
-    lines_of_queues: true,
-    counts_timeouts: true,
-    ..OLDEST_WAYS
-};
-
-// Where each queue has lines of its own, they are these.
-const RX_BE: Line = queue_line(c"ch0", ":ch0:rx_be", QueueId::BestEffort);
-const RX_NC: Line = queue_line(c"ch1", ":ch1:rx_nc", QueueId::NetworkControl);
-const TX_BE: Line = queue_line(c"ch18", ":ch18:tx_be", QueueId::BestEffort);
-const TX_NC: Line = queue_line(c"ch19", ":ch19:tx_nc", QueueId::NetworkControl);
-
-const fn queue_line(name: &'static CStr, label: &'static str, queue: QueueId) -> Line {
-    line(name, label, Cause::Queue(queue))
-}
-
-const fn line(name: &'static CStr, label: &'static str, cause: Cause) -> Line {
-    Line {
-        name: Some(name),
-        label,
-        cause,
-    }
-}
-
 /// When the clock of the gPTP timer is chosen.
-enum GptpClock {
+pub(super) enum GptpClock {
     /// In CONFIG mode; the timer runs in OPERATION mode only.
     AfterConfig,
     /// In the access that enters CONFIG mode, where the timer runs already.
@@ -139,7 +21,7 @@ enum GptpClock {
 }
 
 /// How the masks of a queue are changed.
-enum QueueMaskAccess {
+pub(super) enum QueueMaskAccess {
     /// In registers that all queues share.
     Shared,
     /// By registers that set and clear single bits.
@@ -147,15 +29,15 @@ enum QueueMaskAccess {
 }
 
 /// The ways of a member of the family.
-struct EtherAvb {
-    clock: GptpClock,
-    masks: QueueMaskAccess,
+pub(super) struct EtherAvb {
+    pub(super) clock: GptpClock,
+    pub(super) masks: QueueMaskAccess,
     /// Each queue has interrupt lines of its own.
-    lines_of_queues: bool,
+    pub(super) lines_of_queues: bool,
     /// The MAC can do MII.
-    mii_select: bool,
+    pub(super) mii_select: bool,
     /// There is a counter of frames that were not transmitted in time.
-    counts_timeouts: bool,
+    pub(super) counts_timeouts: bool,
 }
 
 impl Generation for EtherAvb {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! GbEth: RZ/G2L, RZ/G2UL, RZ/G3S, RZ/V2L, RZ/Five.
+//! The ways of GbEth: RZ/G2L, RZ/G2UL, RZ/G3S, RZ/V2L, RZ/Five.
 //!
 //! One queue, one interrupt line, half duplex and 10 Mbit/s, and a checksum engine (TOE).
 
@@ -19,36 +19,8 @@ use super::*;
 /// The registers up to those of the TOE.
 pub(super) const WINDOW: usize = 0x80c;
 
-/// GbEth.
-pub(crate) const GBETH: Variant = Variant {
-    generation: &GbEth,
-    queues: 1,
-    // Longer frames block both directions for good.
-    max_tx_frame: 1518,
-    max_rx_frame: 8192,
-    rx: RxFormat {
-        words: 2,
-        // Two to a page of 4 KiB. A frame that is longer takes several.
-        layout: Layout::new(2048, 128, u32::MAX),
-        trailer: Trailer::Verdicts,
-        errors_counted: true,
-    },
-    tx_alignment: 4,
-    features: Features::RX_CHECKSUM
-        .and(Features::TX_CHECKSUM)
-        .and(Features::SCATTER_GATHER),
-    phy_restriction: phy::Restriction::None,
-    magic_packets: false,
-    coalesce: true,
-    delays: Delays::NONE,
-    no_tx_delay: &[],
-    // There is a pin for each PHY, which the E-MAC does not report.
-    link_pin: false,
-    gptp_clock: None,
-    lines: ONE_LINE,
-};
-
-struct GbEth;
+/// The ways of GbEth.
+pub(super) struct GbEth;
 
 impl Generation for GbEth {
     fn readable(&self) -> &'static [usize] {
@@ -65,7 +37,7 @@ impl Generation for GbEth {
         let io = regs.io();
 
         io.write_reg(RCR::zeroed().with_const_rfcl::<0x6000>());
-        io.write(RTC, (0x7ffc_0000 | GBETH.max_rx_frame).into());
+        io.write(RTC, (0x7ffc_0000 | regs.hw.variant.max_rx_frame).into());
         io.write_reg(TGC::zeroed().with_const_tbd::<0x2222>());
         io.write_reg(TCCR::zeroed());
     }

@@ -320,8 +320,9 @@ impl TxRing {
     }
 }
 
-/// How large a piece of a frame can be that is copied, in bytes: the shortest frame, rounded up.
-pub(crate) const BOUNCE_SIZE: usize = 64;
+/// How large a piece of a frame can be that is copied, in bytes: the headers of TCP over IPv6, with
+/// a VLAN tag and options, or what is sooner copied than mapped.
+pub(crate) const BOUNCE_SIZE: usize = 128;
 
 /// Memory that the hardware reads small pieces of frames from, a piece for each slot.
 ///

@@ -230,6 +230,10 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
         queue.index()
     }
 
+    fn features_for(dev: &NetDevice<Self>, skb: &SkBuff, features: Features) -> Features {
+        ravb_tx::features_for(dev.hw.variant, skb, features)
+    }
+
     fn set_rx_mode(dev: &mut Locked<'_, Self>) -> Result {
         dev.emac.lock().set_promiscuous(dev.is_promiscuous());
         Ok(())
@@ -358,6 +362,7 @@ impl RavbDriver {
             queues: variant.queues,
             features: variant.features,
             max_mtu: netdev::mtu_of_frame(variant.max_tx_frame),
+            max_segments: ravb_tx::MAX_SEGMENTS,
             address,
             coalesce: variant.coalesce,
             threaded: variant.coalesce && netdev::present_cpus() == 1,

@@ -25,13 +25,14 @@ use crate::{
         dma::Mapping,
         napi,
         netdev::{
+            Features,
             TxQueueRef,
             Xmit, //
         },
+        segments::Segments,
         skbuff::{
             drop_reason,
             DropReason,
-            Piece,
             SkBuff, //
         },
         spsc, //
@@ -43,7 +44,8 @@ use crate::{
     ravb_frame::can_checksum,
     ravb_hw::{
         QueueId,
-        Regs, //
+        Regs,
+        Variant, //
     },
     ravb_ring::{
         TxRing,
@@ -56,16 +58,20 @@ use crate::{
 /// The shortest frame without CRC, in bytes; shorter ones are padded.
 const MIN_FRAME: usize = 60;
 
-/// The largest alignment that any hardware wants, in bytes.
-const MAX_ALIGNMENT: usize = 4;
+/// The most segments of a packet that is sent in segments. With more, less would be saved by each,
+/// and more of the ring would have to be kept free.
+pub(crate) const MAX_SEGMENTS: u32 = 16;
 
-/// How many pieces of memory a frame may be in: its head, and the fragments that a TCP segment of
-/// the usual size lies in.
-const MAX_PIECES: u32 = 4;
+/// The most slots that a packet takes; while there are fewer, the queue is stopped. It is enough
+/// for packets in as many segments, and for those in as many fragments as the stack makes.
+const MAX_SLOTS: u32 = 48;
 
-/// The most slots that a frame takes: for each piece of memory one for what is before its first
-/// aligned byte, and one for the rest.
-const MAX_SLOTS: u32 = 2 * MAX_PIECES;
+/// How many slots a packet takes at most: for each segment one for its headers and one for its
+/// payload, and for each further piece of memory that the payload lies in one for what is before
+/// its first aligned byte, and one for the rest.
+const fn slots(segments: u32, pieces: u32) -> u32 {
+    2 * (segments + pieces.saturating_sub(1))
+}
 
 /// What belongs to a slot of the ring.
 #[derive(Default)]
@@ -73,22 +79,39 @@ struct Slot<'bound> {
     /// What the hardware reads where it is, and not from the bounce area. It keeps the memory
     /// mapped, and goes before the packet does.
     mapping: Option<Mapping<'bound>>,
-    /// The frame that begins in this slot.
-    frame: Option<Frame>,
+    /// The packet that begins in this slot.
+    queued: Option<Queued>,
 }
 
-/// A frame in the ring.
-struct Frame {
+/// A packet in the ring.
+struct Queued {
     packet: SkBuff,
-    bytes: u32,
+    size: WireSize,
     /// How many slots it takes beside the first.
     more: u32,
 }
 
-/// The first slot of a frame, still to be handed over.
+/// What a packet is on the wire.
+#[derive(Clone, Copy)]
+struct WireSize {
+    /// As many as it has segments.
+    frames: u32,
+    /// All of them, without CRC and padding.
+    bytes: u32,
+}
+
+/// The first slot of a packet, still to be handed over.
 struct FirstSlot {
     slot: u32,
     word: u32,
+}
+
+/// What [`TxQueue::fill`] has done.
+struct Filled {
+    first: FirstSlot,
+    size: WireSize,
+    /// How many slots were filled beside the first.
+    more: u32,
 }
 
 /// The side of a transmit queue that queues frames.
@@ -183,9 +206,8 @@ impl<'bound> TxQueue<'bound> {
         }
         skb.tx_timestamp();
 
-        let bytes = skb.len() as u32;
-        let first = match self.queue(skb) {
-            Ok(first) => first,
+        let (first, bytes) = match self.queue(skb) {
+            Ok(queued) => queued,
             Err(skb) => return self.lose(txq, skb, drop_reason::SKB_DROP_REASON_NOMEM),
         };
         if !self.slots.has_room(MAX_SLOTS) {
@@ -193,7 +215,7 @@ impl<'bound> TxQueue<'bound> {
                 reclaim.reclaim(txq, 0);
             }
         }
-        // The limits must know of the frame before it can be completed. They say what a stopped
+        // The limits must know of the packet before it can be completed. They say what a stopped
         // queue means for the doorbell, so that it is stopped before they are asked.
         if self.slots.stop_if_full(&txq, MAX_SLOTS) {
             self.stats.tx(self.id).stops.add(1);
@@ -207,16 +229,16 @@ impl<'bound> TxQueue<'bound> {
         Xmit::Ok
     }
 
-    /// Makes sure that the hardware can send the frame.
+    /// Makes sure that the hardware can send the packet.
     fn prepare(&self, skb: &mut SkBuff) -> Result<(), DropReason> {
-        if skb.len() > self.max_frame {
+        let longest = match skb.segment_size() {
+            None => skb.len(),
+            Some(_) => Segments::of(skb)
+                .map_err(|_| drop_reason::SKB_DROP_REASON_DEV_HDR)?
+                .max_len(),
+        };
+        if longest > self.max_frame {
             return Err(drop_reason::SKB_DROP_REASON_PKT_TOO_BIG);
-        }
-        // A frame in more pieces is rare; one that is as short as to be copied must be in one.
-        if skb.pieces() > MAX_PIECES || skb.is_nonlinear() && skb.len() <= BOUNCE_SIZE {
-            skb.unshare()
-                .and_then(|()| skb.linearize())
-                .map_err(|_| drop_reason::SKB_DROP_REASON_NOMEM)?;
         }
         if skb.wants_checksum() && !can_checksum(skb.head_data()) {
             skb.checksum_in_software()
@@ -225,97 +247,65 @@ impl<'bound> TxQueue<'bound> {
         Ok(())
     }
 
-    /// Puts the frame into the ring, all but its first slot handed over; gives it back if it cannot
-    /// be mapped.
+    /// Puts the packet into the ring, all but its first slot handed over; gives it back if it
+    /// cannot be mapped. Returns how many bytes it has on the wire, too.
     ///
-    /// From here on [`TxReclaim::poll`] finds the frame. Its last slot does not look transmitted,
-    /// and will not before the first slot is handed over, because the hardware stops there.
+    /// From here on [`TxReclaim::reclaim`] finds the packet. Its last slot does not look
+    /// transmitted, and will not before the first slot is handed over, because the hardware stops
+    /// there.
     #[inline]
-    fn queue(&mut self, skb: SkBuff) -> Result<FirstSlot, SkBuff> {
-        let filled = if skb.len() <= BOUNCE_SIZE {
+    fn queue(&mut self, skb: SkBuff) -> Result<(FirstSlot, u32), SkBuff> {
+        let is_short = !skb.is_nonlinear() && skb.len() <= BOUNCE_SIZE;
+        let filled = if is_short && skb.segment_size().is_none() {
             self.fill_short(&skb)
         } else {
             self.fill(&skb)
         };
-        let (Ok((first, more)), Some(slot)) = (filled, self.slots.place(0)) else {
+        let (Ok(filled), Some(slot)) = (filled, self.slots.place(0)) else {
             self.clear();
             return Err(skb);
         };
-        slot.frame = Some(Frame {
-            bytes: skb.len() as u32,
+        slot.queued = Some(Queued {
             packet: skb,
-            more,
+            size: filled.size,
+            more: filled.more,
         });
-        self.slots.publish(more + 1);
-        Ok(first)
+        self.slots.publish(filled.more + 1);
+        Ok((filled.first, filled.size.bytes))
     }
 
     /// Fills the next slot with a frame that is copied. For a short one that is cheaper than a
     /// mapping, and the packet, which may be shared, is not written to when it is padded.
     #[inline]
-    fn fill_short(&mut self, skb: &SkBuff) -> Result<(FirstSlot, u32)> {
+    fn fill_short(&mut self, skb: &SkBuff) -> Result<Filled> {
         let len = skb.len().max(MIN_FRAME);
         let address = self.ring.copy(self.slots.index(0), skb.head_data(), len)?;
-        Ok((self.begin(address, Part::Single, len as u32), 0))
+        Ok(Filled {
+            first: self.begin(address, Part::Single, len as u32),
+            size: WireSize {
+                frames: 1,
+                bytes: skb.len() as u32,
+            },
+            more: 0,
+        })
     }
 
-    /// Fills the next slots with a frame that the hardware reads where it is, but for what lies
-    /// before an aligned address. Returns how many slots it takes beside the first.
-    fn fill(&mut self, skb: &SkBuff) -> Result<(FirstSlot, u32)> {
-        let pieces = skb.pieces();
-        let count = (0..pieces)
-            .map(|index| skb.piece_aligned(index, self.alignment))
-            .map(|piece| u32::from(piece.unaligned != 0) + u32::from(piece.len > piece.unaligned))
-            .sum();
-        let mut first = None;
-        let mut n = 0;
-        let mut offset = 0;
-
-        for index in 0..pieces {
-            let Piece { unaligned, len } = skb.piece_aligned(index, self.alignment);
-            if unaligned != 0 {
-                let mut bytes = [0; MAX_ALIGNMENT];
-                let bytes = bytes.get_mut(..unaligned as usize).ok_or(EINVAL)?;
-                skb.copy_to(offset, bytes)?;
-                let address = self.ring.copy(self.slots.index(n), bytes, bytes.len())?;
-                self.fill_slot(&mut first, n, count, address, unaligned);
-                n += 1;
+    /// Fills the next slots with the frame or the segments that a packet is.
+    fn fill(&mut self, skb: &SkBuff) -> Result<Filled> {
+        let mut filler = Filler::new(self, skb);
+        let size = if skb.segment_size().is_some() {
+            filler.segments()?
+        } else {
+            filler.frame(skb.len() as u32)?;
+            WireSize {
+                frames: 1,
+                bytes: skb.len() as u32,
             }
-            if len > unaligned {
-                let mapping = skb.map_piece(self.dev, index, unaligned)?;
-                let address = u32::try_from(mapping.address())?;
-                self.slots.place(n).ok_or(EINVAL)?.mapping = Some(mapping);
-                self.fill_slot(&mut first, n, count, address, len - unaligned);
-                n += 1;
-            }
-            offset += len as usize;
-        }
-        Ok((first.ok_or(EINVAL)?, n - 1))
+        };
+        filler.finish(size)
     }
 
-    /// Fills slot `n` of the `count` slots of a frame.
-    #[inline]
-    fn fill_slot(
-        &mut self,
-        first: &mut Option<FirstSlot>,
-        n: u32,
-        count: u32,
-        address: u32,
-        size: u32,
-    ) {
-        let last = n + 1 == count;
-        if n == 0 {
-            let part = if last { Part::Single } else { Part::Start };
-            *first = Some(self.begin(address, part, size));
-            return;
-        }
-        let slot = self.slots.index(n);
-        let part = if last { Part::End } else { Part::Middle };
-        self.ring.set_pointer(slot, address);
-        self.ring.prepare(slot, ravb_desc::transmit(part, size));
-    }
-
-    /// Fills the first slot of a frame, all but the word that hands it over.
+    /// Fills the first slot of a packet, all but the word that hands it over.
     #[inline]
     fn begin(&mut self, address: u32, part: Part, size: u32) -> FirstSlot {
         let slot = self.slots.index(0);
@@ -327,7 +317,7 @@ impl<'bound> TxQueue<'bound> {
         }
     }
 
-    /// Clears the slots of a frame that came to nothing: parts without a beginning would upset the
+    /// Clears the slots of a packet that came to nothing: parts without a beginning would upset the
     /// hardware when it comes by.
     #[cold]
     fn clear(&mut self) {
@@ -357,6 +347,244 @@ impl<'bound> TxQueue<'bound> {
     }
 }
 
+/// Fills the slots of one packet.
+///
+/// The hardware reads the packet where it is, but for what it cannot: headers that the packet does
+/// not have, and what lies before an aligned address. That is copied, and so is what is short.
+struct Filler<'a, 'bound> {
+    queue: &'a mut TxQueue<'bound>,
+    skb: &'a SkBuff,
+    /// The piece of the packet that comes next, and how much of it has been dealt with.
+    piece: u32,
+    at: u32,
+    /// What of the packet has been dealt with, over all pieces.
+    offset: usize,
+    /// The piece, from this byte on, for the hardware to read.
+    mapping: Option<(Mapping<'bound>, u32)>,
+    /// What is copied to the next slot.
+    copied: [u8; BOUNCE_SIZE],
+    copied_len: usize,
+    /// How many slots were filled.
+    slots: u32,
+    /// Whether the next slot is the first of a frame.
+    begins: bool,
+    first: Option<FirstSlot>,
+}
+
+impl<'a, 'bound> Filler<'a, 'bound> {
+    fn new(queue: &'a mut TxQueue<'bound>, skb: &'a SkBuff) -> Self {
+        Self {
+            queue,
+            skb,
+            piece: 0,
+            at: 0,
+            offset: 0,
+            mapping: None,
+            copied: [0; BOUNCE_SIZE],
+            copied_len: 0,
+            slots: 0,
+            begins: true,
+            first: None,
+        }
+    }
+
+    /// Fills slots with all segments of the packet.
+    fn segments(&mut self) -> Result<WireSize> {
+        let mut segments = Segments::of(self.skb)?;
+        let header_len = segments.header_len();
+        let mut size = WireSize {
+            frames: 0,
+            bytes: 0,
+        };
+
+        self.skip(header_len)?;
+        while let Some(payload) = segments.next(&mut self.copied)? {
+            self.copied_len = header_len;
+            self.frame(payload)?;
+            size.frames += 1;
+            size.bytes += header_len as u32 + payload;
+        }
+        Ok(size)
+    }
+
+    /// Fills slots with one frame: what is to be copied already, and the next `rest` bytes of the
+    /// packet.
+    fn frame(&mut self, mut rest: u32) -> Result {
+        self.begins = true;
+        while rest != 0 {
+            let Run { len, copy } = self.run(rest)?;
+            rest -= len;
+            if !copy {
+                self.put_copied(false)?;
+                self.put_mapped(len, rest == 0)?;
+                continue;
+            }
+            if self.copied_len + len as usize > BOUNCE_SIZE {
+                self.put_copied(false)?;
+            }
+            self.copy(len)?;
+        }
+        self.put_copied(true)
+    }
+
+    /// Of the next `rest` bytes of the packet, those that lie together and are treated alike.
+    fn run(&mut self, rest: u32) -> Result<Run> {
+        let mut piece = self.skb.piece(self.piece);
+        while self.at >= piece.len {
+            self.leave_piece();
+            if self.piece >= self.skb.pieces() {
+                return Err(EINVAL);
+            }
+            piece = self.skb.piece(self.piece);
+        }
+        let len = rest.min(piece.len - self.at);
+        if len as usize <= BOUNCE_SIZE && self.mapping.is_none() {
+            return Ok(Run { len, copy: true });
+        }
+        let start = piece.start.wrapping_add(self.at as usize);
+        let unaligned = (start.wrapping_neg() & (self.queue.alignment - 1)) as u32;
+        Ok(match unaligned {
+            0 => Run { len, copy: false },
+            _ => Run {
+                len: len.min(unaligned),
+                copy: true,
+            },
+        })
+    }
+
+    /// Copies the next `len` bytes of the packet.
+    fn copy(&mut self, len: u32) -> Result {
+        let end = self.copied_len + len as usize;
+        let to = self.copied.get_mut(self.copied_len..end).ok_or(ERANGE)?;
+        self.skb.copy_to(self.offset, to)?;
+        self.copied_len = end;
+        self.advance(len);
+        Ok(())
+    }
+
+    /// Passes over headers, which are in the first piece.
+    fn skip(&mut self, len: usize) -> Result {
+        self.advance(u32::try_from(len)?);
+        Ok(())
+    }
+
+    fn advance(&mut self, len: u32) {
+        self.at += len;
+        self.offset += len as usize;
+    }
+
+    /// Goes on to the next piece. What this one was mapped for is all in slots by now; the last of
+    /// them keeps the mapping.
+    fn leave_piece(&mut self) {
+        if let Some((mapping, _)) = self.mapping.take() {
+            if let Some(slot) = self.queue.slots.place(self.slots.wrapping_sub(1)) {
+                slot.mapping = Some(mapping);
+            }
+        }
+        self.piece += 1;
+        self.at = 0;
+    }
+
+    /// Fills a slot with what was copied, if anything was.
+    fn put_copied(&mut self, last: bool) -> Result {
+        if self.copied_len == 0 {
+            return Ok(());
+        }
+        let bytes = self.copied.get(..self.copied_len).ok_or(ERANGE)?;
+        // A frame that is too short has been copied as a whole.
+        let len = if self.begins && last {
+            bytes.len().max(MIN_FRAME)
+        } else {
+            bytes.len()
+        };
+        let slot = self.queue.slots.index(self.slots);
+        let address = self.queue.ring.copy(slot, bytes, len)?;
+        self.copied_len = 0;
+        self.put(address, len as u32, last)
+    }
+
+    /// Fills a slot with the next `len` bytes of the packet, where they are.
+    fn put_mapped(&mut self, len: u32, last: bool) -> Result {
+        let (mapping, from) = match self.mapping.take() {
+            Some(mapped) => mapped,
+            None => {
+                let dev = self.queue.dev;
+                (self.skb.map_piece(dev, self.piece, self.at)?, self.at)
+            }
+        };
+        let address = u32::try_from(mapping.address())?.wrapping_add(self.at - from);
+        self.mapping = Some((mapping, from));
+        self.put(address, len, last)?;
+        self.advance(len);
+        Ok(())
+    }
+
+    /// Fills the next slot.
+    #[inline]
+    fn put(&mut self, address: u32, size: u32, last: bool) -> Result {
+        let part = match (self.begins, last) {
+            (true, true) => Part::Single,
+            (true, false) => Part::Start,
+            (false, false) => Part::Middle,
+            (false, true) => Part::End,
+        };
+        if self.slots >= MAX_SLOTS {
+            return Err(EMSGSIZE);
+        }
+        if self.slots == 0 {
+            self.first = Some(self.queue.begin(address, part, size));
+        } else {
+            let slot = self.queue.slots.index(self.slots);
+            self.queue.ring.set_pointer(slot, address);
+            self.queue
+                .ring
+                .prepare(slot, ravb_desc::transmit(part, size));
+        }
+        self.begins = false;
+        self.slots += 1;
+        Ok(())
+    }
+
+    /// The packet is all in slots.
+    fn finish(mut self, size: WireSize) -> Result<Filled> {
+        self.leave_piece();
+        Ok(Filled {
+            first: self.first.ok_or(EINVAL)?,
+            size,
+            more: self.slots - 1,
+        })
+    }
+}
+
+/// Bytes of a packet that lie together.
+struct Run {
+    len: u32,
+    /// They are to be copied.
+    copy: bool,
+}
+
+/// Which of `features` a device of this variant has for a packet.
+pub(crate) fn features_for(variant: &Variant, skb: &SkBuff, features: Features) -> Features {
+    if skb.segment_size().is_some() && !can_segment(variant, skb) {
+        return features.without(Features::SEGMENTATION);
+    }
+    features
+}
+
+/// Whether a packet can be sent in segments: each of them can be sent, the engine makes their
+/// checksums, their headers can be copied, and there is room for all of them.
+fn can_segment(variant: &Variant, skb: &SkBuff) -> bool {
+    let segments = skb.segment_count();
+    let fits = |headers: Segments<'_>| {
+        headers.max_len() <= variant.max_tx_frame
+            && headers.header_len() + variant.tx_alignment <= BOUNCE_SIZE
+    };
+    segments != 0
+        && slots(segments, skb.pieces()) <= MAX_SLOTS
+        && can_checksum(skb.head_data())
+        && Segments::of(skb).is_ok_and(fits)
+}
+
 /// Takes back the frames of queue `id` that were sent; called in a poll.
 pub(crate) fn poll<'bound>(
     id: QueueId,
@@ -377,59 +605,62 @@ impl TxReclaim<'_> {
     ///
     /// `budget` is that of the poll in which this is called, and 0 elsewhere.
     fn reclaim(&mut self, txq: TxQueueRef<'_>, budget: usize) {
-        let mut packets = 0;
+        let mut frames = 0;
         let mut bytes = 0;
 
         for _ in 0..self.size {
-            let Some(frame) = self.take(true) else {
+            let Some(queued) = self.take(true) else {
                 break;
             };
-            packets += 1;
-            bytes += frame.bytes;
-            frame.packet.consume(budget);
+            frames += queued.size.frames;
+            bytes += queued.size.bytes;
+            queued.packet.consume(budget);
         }
-        if packets == 0 {
+        if frames == 0 {
             return;
         }
         self.slots.release();
         let stats = self.stats.tx(self.id);
-        stats.packets.add(u64::from(packets));
+        stats.packets.add(u64::from(frames));
         stats.bytes.add(u64::from(bytes));
 
-        txq.completed(packets, bytes);
+        txq.completed(frames, bytes);
         if self.slots.wake_if_free(&txq, self.wake_at) {
             stats.wakes.add(1);
         }
     }
 
-    /// Takes the oldest frame out of the ring, unmapped; if `sent`, only once it was transmitted.
+    /// Takes the oldest packet out of the ring, unmapped; if `sent`, only once it was transmitted.
     #[inline(always)]
-    fn take(&mut self, sent: bool) -> Option<Frame> {
+    fn take(&mut self, sent: bool) -> Option<Queued> {
         let (first, index) = self.slots.front()?;
-        // The hardware returns the slots of a frame one by one: the last one counts.
-        let more = first.frame.as_ref()?.more;
+        // The hardware returns the slots of a packet one by one: the last one counts.
+        let more = first.queued.as_ref()?.more;
         let last = spsc::after(index, more, self.size);
         if sent && !self.ring.is_transmitted(last) {
             return None;
         }
         first.mapping = None;
-        let frame = first.frame.take();
+        let queued = first.queued.take();
         self.slots.take();
         for _ in 0..more {
             let (slot, _) = self.slots.front()?;
             slot.mapping = None;
             self.slots.take();
         }
-        frame
+        queued
     }
 }
 
 impl Drop for TxReclaim<'_> {
     /// Drops what was not sent. The hardware has been stopped before.
     fn drop(&mut self) {
-        while let Some(frame) = self.take(false) {
-            self.stats.tx(self.id).dropped.add(1);
-            frame.packet.discard(drop_reason::SKB_DROP_REASON_DEV_READY);
+        while let Some(queued) = self.take(false) {
+            let frames = queued.size.frames;
+            self.stats.tx(self.id).dropped.add(frames.into());
+            queued
+                .packet
+                .discard(drop_reason::SKB_DROP_REASON_DEV_READY);
         }
     }
 }

@@ -24,6 +24,7 @@
 #include <net/netdev_queues.h>
 #include <net/page_pool/helpers.h>
 #include <net/selftests.h>
+#include <net/tso.h>
 
 #include "helpers.h"
 
@@ -35,6 +36,10 @@ static const gfp_t RAVB_RS_CONST_GFP_KERNEL = GFP_KERNEL;
 static const u64 RAVB_RS_CONST_NETIF_F_RXCSUM = NETIF_F_RXCSUM;
 static const u64 RAVB_RS_CONST_NETIF_F_HW_CSUM = NETIF_F_HW_CSUM;
 static const u64 RAVB_RS_CONST_NETIF_F_SG = NETIF_F_SG;
+static const u64 RAVB_RS_CONST_NETIF_F_TSO = NETIF_F_TSO;
+static const u64 RAVB_RS_CONST_NETIF_F_TSO6 = NETIF_F_TSO6;
+static const u64 RAVB_RS_CONST_NETIF_F_GSO_UDP_L4 = NETIF_F_GSO_UDP_L4;
+static const u64 RAVB_RS_CONST_NETIF_F_GSO_MASK = NETIF_F_GSO_MASK;
 static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_MAP = PP_FLAG_DMA_MAP;
 static const unsigned int RAVB_RS_CONST_PP_FLAG_DMA_SYNC_DEV =
 	PP_FLAG_DMA_SYNC_DEV;

@@ -67,6 +67,12 @@ bool ravb_helper_netdev_xmit_more(void)
 	return netdev_xmit_more();
 }
 
+netdev_features_t
+ravb_helper_vlan_features_check(struct sk_buff *skb, netdev_features_t features)
+{
+	return vlan_features_check(skb, features);
+}
+
 void ravb_helper_eth_hw_addr_set(struct net_device *dev, const u8 *addr)
 {
 	eth_hw_addr_set(dev, addr);
@@ -125,36 +131,6 @@ void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq)
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb)
 {
 	skb_tx_timestamp(skb);
-}
-
-unsigned int ravb_helper_skb_frag_off(const struct sk_buff *skb, int i)
-{
-	return skb_frag_off(&skb_shinfo(skb)->frags[i]);
-}
-
-unsigned int ravb_helper_skb_frag_size(const struct sk_buff *skb, int i)
-{
-	return skb_frag_size(&skb_shinfo(skb)->frags[i]);
-}
-
-int ravb_helper_skb_linearize(struct sk_buff *skb)
-{
-	return skb_linearize(skb);
-}
-
-bool ravb_helper_skb_shared(const struct sk_buff *skb)
-{
-	return skb_shared(skb);
-}
-
-u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->tx_flags;
-}
-
-unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->nr_frags;
 }
 
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,

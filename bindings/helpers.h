@@ -24,6 +24,9 @@ void ravb_helper_netdev_tx_completed_queue(struct netdev_queue *txq,
 					   unsigned int bytes);
 void ravb_helper_netdev_tx_reset_queue(struct netdev_queue *txq);
 bool ravb_helper_netdev_xmit_more(void);
+netdev_features_t
+ravb_helper_vlan_features_check(struct sk_buff *skb,
+				netdev_features_t features);
 void ravb_helper_eth_hw_addr_set(struct net_device *dev, const u8 *addr);
 void ravb_helper_eth_hw_addr_random(struct net_device *dev);
 bool ravb_helper_is_valid_ether_addr(const u8 *addr);
@@ -44,12 +47,6 @@ void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq);
 
 /* Socket buffers */
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
-unsigned int ravb_helper_skb_frag_off(const struct sk_buff *skb, int i);
-unsigned int ravb_helper_skb_frag_size(const struct sk_buff *skb, int i);
-int ravb_helper_skb_linearize(struct sk_buff *skb);
-bool ravb_helper_skb_shared(const struct sk_buff *skb);
-u8 ravb_helper_skb_tx_flags(const struct sk_buff *skb);
-unsigned int ravb_helper_skb_nr_frags(const struct sk_buff *skb);
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
 					  enum skb_drop_reason reason);
 void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,

@@ -20,6 +20,7 @@ pub(crate) mod pm;
 pub(crate) mod qstats;
 pub(crate) mod reset;
 pub(crate) mod ring_index;
+pub(crate) mod segments;
 pub(crate) mod skbuff;
 pub(crate) mod spsc;
 pub(crate) mod stats;

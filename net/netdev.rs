@@ -72,9 +72,21 @@ impl Features {
     /// The device computes checksums of transmitted frames.
     pub(crate) const TX_CHECKSUM: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_HW_CSUM);
 
+    /// The device sends packets of TCP and UDP in [segments](super::segments).
+    pub(crate) const SEGMENTATION: Self = Self(
+        bindings::RAVB_RS_CONST_NETIF_F_TSO
+            | bindings::RAVB_RS_CONST_NETIF_F_TSO6
+            | bindings::RAVB_RS_CONST_NETIF_F_GSO_UDP_L4,
+    );
+
     /// Both sets together.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// What is in the set, but not in `other`.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether all of `other` are in the set.
@@ -124,6 +136,10 @@ pub(crate) trait Operations: Send + Sync + Sized {
 
     /// Chooses the transmit queue of a packet. Called with softirqs off.
     fn select_queue(dev: &NetDevice<Self>, skb: &SkBuff) -> u16;
+
+    /// Which of `features` the device has for this packet; the stack does the rest in software.
+    /// Called with softirqs off.
+    fn features_for(dev: &NetDevice<Self>, skb: &SkBuff, features: Features) -> Features;
 
     /// Follows a change of the receive filters; called with the interface up.
     fn set_rx_mode(dev: &mut Locked<'_, Self>) -> Result;
@@ -490,6 +506,8 @@ pub(crate) struct Config {
     pub(crate) features: Features,
     /// The largest MTU, in bytes.
     pub(crate) max_mtu: u32,
+    /// The most segments of a packet.
+    pub(crate) max_segments: u32,
     /// The address, or none: a random one is chosen then.
     pub(crate) address: Option<MacAddress>,
     /// Defer interrupts in software by default.
@@ -591,6 +609,7 @@ pub(crate) fn register<'bound, T: ethtool::Operations + qstats::Operations + 'bo
             Some(address) => bindings::ravb_helper_eth_hw_addr_set(raw, address.as_ptr()),
             None => bindings::ravb_helper_eth_hw_addr_random(raw),
         }
+        bindings::netif_set_tso_max_segs(raw, config.max_segments);
         if config.coalesce {
             bindings::netdev_sw_irq_coalesce_default_on(raw);
         }
@@ -641,6 +660,7 @@ impl<T: Operations> Adapter<T> {
         ndo_stop: Some(Self::stop),
         ndo_start_xmit: Some(Self::start_xmit),
         ndo_select_queue: Some(Self::select_queue),
+        ndo_features_check: Some(Self::features_check),
         ndo_set_rx_mode_async: Some(Self::set_rx_mode),
         ndo_set_mac_address: Some(Self::set_mac_address),
         ndo_validate_addr: Some(bindings::eth_validate_addr),
@@ -722,6 +742,25 @@ impl<T: Operations> Adapter<T> {
             )
         };
         T::select_queue(dev, &skb)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::select_queue`].
+    unsafe extern "C" fn features_check(
+        skb: *mut bindings::sk_buff,
+        dev: *mut bindings::net_device,
+        features: u64,
+    ) -> u64 {
+        // SAFETY: As the core promises. The packet is not dropped, because it is not ours.
+        let (dev, packet, features) = unsafe {
+            (
+                NetDevice::<T>::from_raw(dev),
+                ManuallyDrop::new(SkBuff::from_raw(NonNull::new_unchecked(skb))),
+                bindings::ravb_helper_vlan_features_check(skb, features),
+            )
+        };
+        T::features_for(dev, &packet, Features(features)).0
     }
 
     /// # Safety

@@ -104,8 +104,20 @@ impl SkBuff {
     #[inline]
     pub(crate) fn wants_hardware_timestamp(&self) -> bool {
         // SAFETY: Valid by the invariant.
-        let flags = unsafe { bindings::ravb_helper_skb_tx_flags(self.as_raw()) };
+        let flags = unsafe { (*shared_info(self.as_raw())).tx_flags };
         u32::from(flags) & bindings::RAVB_RS_CONST_SKBTX_HW_TSTAMP != 0
+    }
+
+    /// Where the network header begins, counted from the first byte of the packet.
+    #[inline]
+    pub(super) fn network_offset(&self) -> usize {
+        let skb = self.as_raw();
+        // SAFETY: Valid by the invariant.
+        unsafe {
+            let headers = (*skb).__bindgen_anon_4.headers.as_ref();
+            let header = (*skb).head.addr() + usize::from(headers.network_header);
+            header.wrapping_sub((*skb).data.addr())
+        }
     }
 
     /// Computes the checksum in software, where the device cannot.
@@ -121,45 +133,30 @@ impl SkBuff {
         unsafe { bindings::ravb_helper_skb_tx_timestamp(self.as_raw()) };
     }
 
-    /// Makes sure that nobody else has a reference: they keep the packet, and this becomes a clone.
-    /// Its data is still shared, which [`SkBuff::linearize`] allows for.
-    #[cold]
-    pub(crate) fn unshare(&mut self) -> Result {
-        // SAFETY: Valid by the invariant.
-        if !unsafe { bindings::ravb_helper_skb_shared(self.as_raw()) } {
-            return Ok(());
-        }
-        // SAFETY: Valid by the invariant.
-        let clone =
-            unsafe { bindings::skb_clone(self.as_raw(), bindings::RAVB_RS_CONST_GFP_ATOMIC) };
-        let clone = NonNull::new(clone).ok_or(ENOMEM)?;
-        // SAFETY: One reference is ours by the invariant, and is not used after this.
-        unsafe {
-            bindings::ravb_helper_dev_kfree_skb_any_reason(self.as_raw(), drop_reason::SKB_CONSUMED)
-        };
-        // INVARIANT: `skb_clone` returns a valid socket buffer and a reference of it.
-        self.skb = clone;
-        Ok(())
-    }
-
-    /// Moves the whole packet into its head. It must not be shared.
-    #[cold]
-    pub(crate) fn linearize(&mut self) -> Result {
-        // SAFETY: Valid by the invariant.
-        kernel::error::to_result(unsafe { bindings::ravb_helper_skb_linearize(self.as_raw()) })
-    }
-
     /// In how many pieces of memory the packet is.
     #[inline]
     pub(crate) fn pieces(&self) -> u32 {
-        if !self.is_nonlinear() {
-            return 1;
-        }
         // SAFETY: Valid by the invariant.
-        1 + unsafe { bindings::ravb_helper_skb_nr_frags(self.as_raw()) }
+        1 + u32::from(unsafe { (*shared_info(self.as_raw())).nr_frags })
     }
 
-    /// Copies the first bytes of the packet, wherever they are; the packet has at least as many.
+    /// How many bytes of payload a segment of the packet has, if it is to be sent in segments: see
+    /// [`super::segments`].
+    #[inline]
+    pub(crate) fn segment_size(&self) -> Option<u32> {
+        // SAFETY: Valid by the invariant.
+        let size = unsafe { (*shared_info(self.as_raw())).gso_size };
+        (size != 0).then_some(size.into())
+    }
+
+    /// In how many segments the packet is to be sent; 0 where nobody has counted them yet.
+    #[inline]
+    pub(crate) fn segment_count(&self) -> u32 {
+        // SAFETY: Valid by the invariant.
+        u32::from(unsafe { (*shared_info(self.as_raw())).gso_segs })
+    }
+
+    /// Copies bytes of the packet from byte `from` on, wherever they are. EFAULT if it has fewer.
     #[inline]
     pub(crate) fn copy_to(&self, from: usize, to: &mut [u8]) -> Result {
         // SAFETY: The function checks the range, and `to` has room for what it is asked for.
@@ -173,35 +170,33 @@ impl SkBuff {
         })
     }
 
-    /// Where piece `index` begins, and how long it is: 0 is the head, the others are fragments. The
-    /// address of a fragment is that within its page. A piece that does not exist is empty.
+    /// How piece `index` lies in memory: 0 is the head, the others are fragments. A piece that does
+    /// not exist is empty.
     #[inline]
-    fn piece(&self, index: u32) -> (usize, u32) {
+    pub(crate) fn piece(&self, index: u32) -> Piece {
         let skb = self.as_raw();
         let Some(fragment) = index.checked_sub(1) else {
             // SAFETY: Valid by the invariant.
-            return unsafe { ((*skb).data.addr(), head_len(skb) as u32) };
+            return unsafe {
+                Piece {
+                    start: (*skb).data.addr(),
+                    len: head_len(skb) as u32,
+                }
+            };
         };
-        // SAFETY: Valid by the invariant, and the fragment was found to exist.
+        // SAFETY: Valid by the invariant, and only fragments that exist are looked at.
         unsafe {
-            if fragment >= bindings::ravb_helper_skb_nr_frags(skb) {
-                return (0, 0);
+            let info = shared_info(skb);
+            if fragment >= u32::from((*info).nr_frags) {
+                return Piece { start: 0, len: 0 };
             }
-            (
-                bindings::ravb_helper_skb_frag_off(skb, fragment as i32) as usize,
-                bindings::ravb_helper_skb_frag_size(skb, fragment as i32),
-            )
-        }
-    }
-
-    /// How piece `index` lies in memory; `alignment` is a power of two.
-    #[inline]
-    pub(crate) fn piece_aligned(&self, index: u32, alignment: usize) -> Piece {
-        let (start, len) = self.piece(index);
-        let unaligned = (start.wrapping_neg() & (alignment - 1)) as u32;
-        Piece {
-            unaligned: unaligned.min(len),
-            len,
+            let fragment = (&raw const (*info).frags)
+                .cast::<bindings::skb_frag>()
+                .add(fragment as usize);
+            Piece {
+                start: (*fragment).offset as usize,
+                len: (*fragment).len,
+            }
         }
     }
 
@@ -218,7 +213,7 @@ impl SkBuff {
     ) -> Result<Mapping<'bound>> {
         let skb = self.as_raw();
         let raw = device::as_raw(dev);
-        let len = self.piece(index).1.saturating_sub(skip);
+        let len = self.piece(index).len.saturating_sub(skip);
         if len == 0 {
             return Err(EINVAL);
         }
@@ -265,7 +260,7 @@ impl SkBuff {
     pub(crate) fn add_fragment(&mut self, buffer: CpuBuffer) -> Result<(), CpuBuffer> {
         let skb = self.as_raw();
         // SAFETY: Valid by the invariant.
-        let count = unsafe { bindings::ravb_helper_skb_nr_frags(skb) };
+        let count = u32::from(unsafe { (*shared_info(skb)).nr_frags });
         if count >= bindings::RAVB_RS_CONST_MAX_SKB_FRAGS {
             return Err(buffer);
         }
@@ -405,6 +400,27 @@ unsafe fn set_tail(skb: *mut bindings::sk_buff) {
     }
 }
 
+/// What is behind the head of a packet, `skb_shinfo()`: how many fragments there are, and more. It
+/// is valid as long as the packet.
+///
+/// # Safety
+///
+/// `skb` must be valid.
+#[inline]
+unsafe fn shared_info(skb: *const bindings::sk_buff) -> *const bindings::skb_shared_info {
+    // SAFETY: Valid, as the caller promises.
+    unsafe {
+        #[cfg(CONFIG_64BIT)]
+        {
+            (*skb).head.add((*skb).end as usize).cast()
+        }
+        #[cfg(not(CONFIG_64BIT))]
+        {
+            (*skb).end.cast()
+        }
+    }
+}
+
 /// How many bytes of the packet are in the head.
 ///
 /// # Safety
@@ -430,11 +446,11 @@ impl Drop for SkBuff {
     }
 }
 
-/// How a piece of a packet lies in memory, in bytes.
+/// How a piece of a packet lies in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// What is before the first aligned byte.
-    pub(crate) unaligned: u32,
-    /// All of it.
+    /// Where it begins; for a fragment that is the address within its page.
+    pub(crate) start: usize,
+    /// How many bytes it has.
     pub(crate) len: u32,
 }

@@ -55,7 +55,8 @@ const GBETH: Variant = Variant {
     tx_alignment: 4,
     features: Features::RX_CHECKSUM
         .and(Features::TX_CHECKSUM)
-        .and(Features::SCATTER_GATHER),
+        .and(Features::SCATTER_GATHER)
+        .and(Features::SEGMENTATION),
     phy_restriction: phy::Restriction::None,
     magic_packets: false,
     coalesce: true,

@@ -16,6 +16,8 @@
 #include <linux/netdevice.h>
 #include <linux/overflow.h>
 #include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
 #include <linux/wait.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
@@ -47,6 +49,8 @@ struct lab_tx_request {
 	/* What is left to the device to sum up, and where from; or zeroes. */
 	__le16 csum_start;
 	__le16 csum_offset;
+	/* Payload of a segment, if it is to be sent in segments; or zero. */
+	__le16 segment_size;
 	/* Address of the head, modulo 64. */
 	u8 align;
 	u8 seed;
@@ -131,6 +135,24 @@ static void lab_tx_fill(struct lab_tx_source *source, u8 *to, u32 length)
 	}
 }
 
+/* Has TCP or UDP, whose header is known to be where it is, sent in segments. */
+static void lab_tx_segment(struct sk_buff *skb, u32 size)
+{
+	bool v6 = vlan_get_protocol(skb) == htons(ETH_P_IPV6);
+	struct skb_shared_info *info = skb_shinfo(skb);
+	u32 header = skb_transport_offset(skb);
+
+	if (skb->csum_offset == offsetof(struct tcphdr, check)) {
+		info->gso_type = v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
+		header += tcp_hdrlen(skb);
+	} else {
+		info->gso_type = SKB_GSO_UDP_L4;
+		header += sizeof(struct udphdr);
+	}
+	info->gso_size = size;
+	info->gso_segs = DIV_ROUND_UP(skb->len - header, size);
+}
+
 static struct sk_buff *lab_tx_build(const struct lab_tx_request *request,
 				    const u8 *given, struct net_device *ndev)
 {
@@ -166,7 +188,8 @@ static struct sk_buff *lab_tx_build(const struct lab_tx_request *request,
 	skb_reset_mac_header(skb);
 	skb->protocol = eth_hdr(skb)->h_proto;
 	/* Behind any tags, as where the stack has put them there. */
-	vlan_get_protocol_and_depth(skb, skb->protocol, &network);
+	if (eth_type_vlan(skb->protocol))
+		vlan_get_protocol_and_depth(skb, skb->protocol, &network);
 	skb_set_network_header(skb, network);
 	if (request->csum_start &&
 	    !skb_partial_csum_set(skb, le16_to_cpu(request->csum_start),
@@ -174,6 +197,8 @@ static struct sk_buff *lab_tx_build(const struct lab_tx_request *request,
 		kfree_skb(skb);
 		return NULL;
 	}
+	if (request->csum_start && request->segment_size)
+		lab_tx_segment(skb, le16_to_cpu(request->segment_size));
 	return skb;
 }
 

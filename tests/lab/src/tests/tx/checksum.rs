@@ -9,8 +9,8 @@ use crate::net::IFACE;
 use anyhow::{ensure, Result};
 use std::time::Duration;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
 const IPV4: u16 = 0x0800;
@@ -18,7 +18,7 @@ const IPV6: u16 = 0x86dd;
 
 /// What there is between the Ethernet addresses and the transport protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Network {
+pub(super) enum Network {
     V4,
     /// With options.
     V4Options,
@@ -32,7 +32,7 @@ enum Network {
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-const DESTINATION: u8 = 60;
+pub(super) const DESTINATION: u8 = 60;
 
 const NETWORKS: &[Network] = &[
     Network::V4,
@@ -46,7 +46,7 @@ const NETWORKS: &[Network] = &[
 ];
 
 /// VLAN tags, outermost first.
-const TAGS: &[&[u16]] = &[
+pub(super) const TAGS: &[&[u16]] = &[
     &[],
     &[0x8100],
     &[0x88a8],
@@ -56,7 +56,7 @@ const TAGS: &[&[u16]] = &[
 
 /// What the frame has in its checksum field, and what the stack says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Given {
+pub(super) enum Given {
     /// Sum of the pseudo header; the rest is left to the device.
     Partial,
     /// The right checksum, nothing is left to do.
@@ -68,25 +68,25 @@ enum Given {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Case {
-    network: Network,
-    protocol: u8,
-    tags: &'static [u16],
-    given: Given,
+pub(super) struct Case {
+    pub(super) network: Network,
+    pub(super) protocol: u8,
+    pub(super) tags: &'static [u16],
+    pub(super) given: Given,
     /// Bytes behind the transport header.
-    payload: usize,
+    pub(super) payload: usize,
     /// Fragments of the packet in memory.
-    fragments: usize,
-    align: u8,
+    pub(super) fragments: usize,
+    pub(super) align: u8,
 }
 
 /// A frame and where its parts are.
-struct Frame {
-    bytes: Vec<u8>,
+pub(super) struct Frame {
+    pub(super) bytes: Vec<u8>,
     /// Transport header.
-    start: usize,
+    pub(super) start: usize,
     /// Checksum field.
-    field: usize,
+    pub(super) field: usize,
     /// Sum of the pseudo header, not inverted.
     pseudo: u16,
     protocol: u8,
@@ -149,6 +149,11 @@ impl Case {
 
     fn frame(self) -> Frame {
         let (segment, field) = self.segment();
+        self.around(segment, field)
+    }
+
+    /// The frame around a transport header with its checksum at `field` and a payload.
+    pub(super) fn around(self, segment: Vec<u8>, field: usize) -> Frame {
         let (kind, ip, addresses) = if self.is_v6() {
             let (ip, addresses) = self.ipv6(segment.len());
             (IPV6, ip, addresses)
@@ -261,12 +266,12 @@ impl Case {
 }
 
 impl Frame {
-    fn set(&mut self, value: u16) {
+    pub(super) fn set(&mut self, value: u16) {
         self.bytes[self.field..self.field + 2].copy_from_slice(&value.to_be_bytes());
     }
 
     /// The right checksum of the transport protocol.
-    fn right(&mut self) -> u16 {
+    pub(super) fn right(&mut self) -> u16 {
         self.set(0);
         match !sum(u32::from(self.pseudo), &self.bytes[self.start..]) {
             // Zero would say of a datagram that it has none; the sum is the same.
@@ -276,7 +281,7 @@ impl Frame {
     }
 
     /// Pads it to what is on the wire.
-    fn on_wire(mut self) -> Vec<u8> {
+    pub(super) fn on_wire(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len().max(60), 0);
         self.bytes
     }

@@ -8,6 +8,8 @@ mod cost;
 mod packet;
 mod paths;
 mod payload;
+mod segments;
+mod stream;
 mod trouble;
 
 use super::functional::Function;
@@ -102,6 +104,10 @@ fn ours() -> Vec<Line> {
         ),
         line("payload-wide", true, frames("gbeth"), payload::wide),
         line("payload-wide-gen3", true, frames("gen3"), payload::wide),
+        line("segments", false, frames("gbeth"), segments::pairwise),
+        line("segments-wide", true, frames("gbeth"), segments::wide),
+        line("stream", false, user("gbeth"), stream::whole),
+        line("stream-gen3", true, user("gen3"), stream::whole),
         line("at-once", false, frames("gbeth"), trouble::at_once),
         line("single", false, frames("gbeth"), trouble::single),
         line("single-many", true, frames("gbeth"), trouble::many_single),
@@ -174,6 +180,7 @@ fn ours() -> Vec<Line> {
 fn checked() -> Vec<Line> {
     const NAMES: &[&str] = &[
         "payload",
+        "segments",
         "shared",
         "full",
         "stuck",

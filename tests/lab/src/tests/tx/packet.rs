@@ -43,6 +43,9 @@ pub(super) struct Packet {
     pub(super) fragments: Vec<Fragment>,
     /// Where the sum that is left to the device starts, and where behind that it belongs.
     pub(super) checksum: Option<(usize, usize)>,
+    /// Bytes of payload in each segment, if it is to be sent in segments. The checksum says which
+    /// protocol it is.
+    pub(super) segment: Option<usize>,
     /// How it is sent.
     pub(super) way: Way,
     /// How often it is sent.
@@ -59,6 +62,7 @@ impl Packet {
             align: 0,
             fragments: Vec::new(),
             checksum: None,
+            segment: None,
             way: Way::Stack,
             count: 1,
         }
@@ -117,7 +121,15 @@ impl Packet {
     fn encode(&self, out: &mut Vec<u8>) {
         let (start, offset) = self.checksum.unwrap_or_default();
         out.extend_from_slice(&self.count.to_le_bytes());
-        for word in [self.length(), self.given.len(), self.head, start, offset] {
+        let segment = self.segment.unwrap_or_default();
+        for word in [
+            self.length(),
+            self.given.len(),
+            self.head,
+            start,
+            offset,
+            segment,
+        ] {
             out.extend_from_slice(&(word as u16).to_le_bytes());
         }
         out.extend_from_slice(&[

@@ -59,7 +59,7 @@ pub(super) fn iperf(bench: &mut Bench<'_>) -> Result<()> {
 const TRACING: &str = "/sys/kernel/debug/tracing";
 
 /// Counts events while `action` runs.
-fn events(
+pub(super) fn events(
     bench: &mut Bench<'_>,
     event: &str,
     filter: &str,

@@ -18,7 +18,7 @@ use crate::check::Bench;
 use crate::env::Driver;
 use crate::steps::kernel::Flavour;
 use crate::vm::{Machine, Net};
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Result};
 
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
@@ -156,6 +156,18 @@ fn ours() -> Vec<Line> {
         line("toggles", false, user("gbeth"), paths::toggles),
         line("parts", false, strict("gbeth"), trouble::parts),
         line("full", false, strict("gbeth"), trouble::full),
+        line(
+            "unmapped",
+            false,
+            trouble::cramped("gbeth"),
+            trouble::unmapped,
+        ),
+        line(
+            "unmapped-gen3",
+            true,
+            trouble::cramped("gen3"),
+            trouble::unmapped,
+        ),
         line("stuck", false, strict("gbeth"), trouble::stuck),
         line(
             "stuck-unbind",
@@ -205,8 +217,6 @@ fn theirs() -> Vec<Line> {
         "single-cost",
         "descriptors",
         "parts",
-        "stuck-unbind",
-        "stuck-changed",
     ];
     const WRONG: &[(&str, Function)] = &[
         ("shared", |bench| {
@@ -217,6 +227,15 @@ fn theirs() -> Vec<Line> {
         }),
         ("timestamps", |bench| {
             defect(bench, paths::software_timestamps, "0 messages")
+        }),
+        ("unmapped", |bench| {
+            defect(bench, trouble::unmapped, "0 of 1000 packets")
+        }),
+        ("stuck-unbind", |bench| {
+            defect(bench, stuck_unbind, "descriptor-torn")
+        }),
+        ("stuck-changed", |bench| {
+            defect(bench, trouble::stuck_and_changed, "Connection timed out")
         }),
     ];
     let mut lines = ours();
@@ -229,6 +248,14 @@ fn theirs() -> Vec<Line> {
         wrong.is_some() || RIGHT.contains(&line.name)
     });
     lines
+}
+
+/// The model sees that the device goes on reading descriptors that were freed.
+fn stuck_unbind(bench: &mut Bench<'_>) -> Result<()> {
+    trouble::stuck_unbind(bench)?;
+    let violations = bench.vm.violations()?;
+    ensure!(violations.is_empty(), "{violations:?}");
+    Ok(())
 }
 
 /// The driver fails the test, and what the test says of it has `words`: a defect that is known.

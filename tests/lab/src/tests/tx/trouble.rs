@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Transmission while the device is slow, stuck, or busy receiving.
 
-use super::packet::{self, Packet, Way};
+use super::packet::{self, Fragment, Packet, Way};
 use super::payload::header;
 use crate::check::Bench;
 use crate::net::{self, IFACE};
 use crate::tests::badinput::inject;
 use crate::tests::functional::{capture, same_frames, EXPERIMENT};
+use crate::vm::{Machine, Net};
 use crate::wire;
 use anyhow::{ensure, Context, Result};
 use serde_json::json;
@@ -19,11 +20,11 @@ const WATCHDOG: &str = "NETDEV WATCHDOG";
 const SHORT: u32 = 500;
 
 /// Runs `test` with properties of the device set, and sets them back.
-fn with(
+fn with<T>(
     bench: &mut Bench<'_>,
     properties: &[(&str, &str, &str)],
-    test: impl FnOnce(&mut Bench<'_>) -> Result<()>,
-) -> Result<()> {
+    test: impl FnOnce(&mut Bench<'_>) -> Result<T>,
+) -> Result<T> {
     for (name, value, _) in properties {
         bench.vm.set_property(name, *value)?;
     }
@@ -130,6 +131,76 @@ pub(super) fn full(bench: &mut Bench<'_>) -> Result<()> {
         "the queue was never stopped: the test tests nothing"
     );
     Ok(())
+}
+
+/// A machine whose every mapping is a copy, with room for fewer than the ring has slots.
+pub(super) fn cramped(variant: &'static str) -> Machine {
+    Machine {
+        append: "swiotlb=512,force".to_string(),
+        ..Machine::with(variant, Net::Frames)
+    }
+}
+
+/// What mappings use, in units of the kernel's.
+fn mapped(bench: &mut Bench<'_>) -> Result<u64> {
+    let text = bench.vm.ok("cat /sys/kernel/debug/swiotlb/io_tlb_used")?;
+    text.trim().parse().context("no number")
+}
+
+/// A packet that cannot be mapped, all or only some of its pieces, is dropped and counted, and not
+/// given back; what was mapped of it is not any more. All others are sent as they are.
+pub(super) fn unmapped(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u32 = 1000;
+    net::load(bench.vm, bench.driver)?;
+    // Few buffers to receive, many slots to send from.
+    bench.vm.ok(&format!("ethtool -G {IFACE} rx 64 tx 1024"))?;
+    bench.up()?;
+    bench.expected.push("swiotlb buffer is full");
+    let before = mapped(bench)?;
+    // Fragments of what is mapped. Fives do not divide what there is room for, so that one packet
+    // is mapped in part.
+    for fragments in [0, 1, 5, 6] {
+        bench.wire()?.drain()?;
+        let dropped = bench.counter("tx_dropped")?;
+        let fragment = Fragment {
+            length: 200,
+            offset: 2,
+        };
+        let packet = Packet {
+            way: Way::Shared,
+            count: COUNT,
+            fragments: vec![fragment; fragments],
+            ..Packet::new(
+                header(&[], EXPERIMENT),
+                if fragments == 0 { 1500 } else { 14 },
+            )
+        };
+        // All are under way at a time.
+        let slow = [("tx-completion-ns", "500000000", "0")];
+        let result = with(bench, &slow, |bench| {
+            packet::send(bench, std::slice::from_ref(&packet), 60)
+        })?;
+        ensure!(
+            result.sent == u64::from(COUNT) && result.busy == 0 && result.changed == 0,
+            "{result:?}"
+        );
+        let dropped = bench.counter("tx_dropped")? - dropped;
+        ensure!(
+            (1..u64::from(COUNT)).contains(&dropped),
+            "{dropped} of {COUNT} packets in {fragments} fragments were dropped: the test tests \
+             nothing"
+        );
+        let frames = packet::receive(bench, EXPERIMENT, (u64::from(COUNT) - dropped) as usize)?;
+        for frame in &frames {
+            packet::same(&packet, frame)?;
+        }
+        let after = mapped(bench)?;
+        ensure!(
+            after == before,
+            "{fragments} fragments: {before} were mapped before, {after} after it"
+        );
+    }
+    works(bench, false)
 }
 
 /// The frame is sent and given back before the write to the doorbell returns.

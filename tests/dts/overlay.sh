@@ -23,8 +23,8 @@ trap 'rm -rf "$tmp"' EXIT
 
 case $target in
 riscv64)
-	set -- -DPLIC="<$(fdtget "$base" /soc/interrupt-controller@c000000 \
-		phandle)>" "$@"
+	plic=$(fdtget "$base" /soc/plic@c000000 phandle)
+	set -- -DPLIC="<$plic>" "$@"
 	;;
 esac
 cpp -nostdinc -undef -P -x assembler-with-cpp -I "$here" "$@" \

@@ -15,7 +15,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Packages of the guest's userland.
 const PACKAGES: &[&str] = &[
@@ -89,7 +89,7 @@ impl Guest {
 /// Makes the guest image for a kernel.
 pub(crate) fn get(env: &Env, arch: &Arch, kernel: &Kernel) -> Result<Guest> {
     let root = root::get(env)?;
-    let base = base(env, arch)?;
+    let base = base(env, &root, arch)?;
     let scripts = env.project.join("tests/guest");
     let key = Key::new("guest", VERSION)
         .text(&base.to_string_lossy())
@@ -111,7 +111,7 @@ pub(crate) fn get(env: &Env, arch: &Arch, kernel: &Kernel) -> Result<Guest> {
 }
 
 /// The userland as a tar archive.
-fn base(env: &Env, arch: &Arch) -> Result<PathBuf> {
+fn base(env: &Env, root: &Root, arch: &Arch) -> Result<PathBuf> {
     let key = Key::new("userland", VERSION)
         .text(SUITE)
         .text(arch.debian)
@@ -126,13 +126,16 @@ fn base(env: &Env, arch: &Arch) -> Result<PathBuf> {
     };
     let dir = env.cache.get(&step, &key, |work| {
         root::need_mmdebstrap()?;
+        // The suite without its updates, which mirrors have late for the rarer architectures.
+        let source = root.source()?;
         work.run(
             Command::new("mmdebstrap")
                 .arg("--variant=extract")
                 .arg(format!("--architectures={}", arch.debian))
                 .arg(format!("--include={}", PACKAGES.join(",")))
                 .arg(SUITE)
-                .arg(work.out.join("userland.tar")),
+                .arg(work.out.join("userland.tar"))
+                .arg(source),
         )
     })?;
     Ok(dir.join("userland.tar"))

@@ -190,6 +190,17 @@ impl Root {
         fs::read_to_string(self.dir.join(PACKAGE_LIST)).unwrap_or_default()
     }
 
+    /// Where the suite comes from, as a line of apt's sources.
+    pub(crate) fn source(&self) -> Result<String> {
+        let path = self.dir.join("etc/apt/sources.list");
+        let list = fs::read_to_string(&path)?;
+        let end = format!(" {SUITE} main");
+        let is_source = |line: &&str| line.starts_with("deb ") && line.ends_with(&end);
+        let line = list.lines().find(is_source);
+        line.map(str::to_string)
+            .with_context(|| format!("{} does not name {SUITE}", path.display()))
+    }
+
     /// A shell script inside, with host directories bound to mount points. Everything it starts
     /// dies with it.
     pub(crate) fn command(&self, binds: &[(&Path, &str)], script: &str) -> Command {

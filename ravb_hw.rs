@@ -414,6 +414,10 @@ register! {
 /// The registers that every variant has.
 const WINDOW: usize = 0x800;
 
+/// How long the hardware may take for what takes microseconds when it is idle: as long as the C
+/// driver waits. A frame of 8 KiB takes 7 ms at 10 Mbit/s, and a mode changes behind it.
+const HW_TIMEOUT: Delta = Delta::from_millis(100);
+
 /// Those whose reading has no effect: no counters, and nothing that takes from a FIFO.
 const READABLE: &[usize] = &[
     CCC::OFFSET,
@@ -860,13 +864,13 @@ impl<'bound> Regs<'bound> {
         self.hw.variant.generation
     }
 
-    /// Waits until `done`, which should take microseconds; it is a failure after 10 ms.
+    /// Waits until `done`, which should take microseconds.
     fn wait(&self, done: impl Fn(&IoMem<'bound, WINDOW>) -> bool) -> Result {
         poll::read_poll_timeout(
             || Ok(done(self.io())),
             |done| *done,
             Delta::from_micros(10),
-            Delta::from_millis(10),
+            HW_TIMEOUT,
         )
         .map(|_| ())
     }

@@ -156,7 +156,7 @@ fn wait(toe: &IoMem<'_, WINDOW>, done: impl Fn(CSR0) -> bool) -> Result {
         || Ok(toe.read(CSR0)),
         |csr0| done(*csr0),
         Delta::from_micros(10),
-        Delta::from_millis(10),
+        HW_TIMEOUT,
     )
     .map(|_| ())
 }

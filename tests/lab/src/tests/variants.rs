@@ -17,7 +17,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Values of the device's property `variant`, which are the names of the overlays.
-const VARIANTS: &[&str] = &["gen2", "gen3", "gen4", "rzv2m"];
+pub(super) const VARIANTS: &[&str] = &["gen2", "gen3", "gen4", "rzv2m"];
 
 /// Those with one interrupt line for everything (K-dt).
 const ONE_LINE: &[&str] = &["gen2", "gbeth"];
@@ -58,7 +58,6 @@ const USER: &[(&str, Function)] = &[
     }),
     ("queues", queues),
     ("queues-at-once", queues_at_once),
-    ("overrun", overrun),
     ("phc", phc),
     ("link-pin", link_pin),
     ("wake", wake),
@@ -68,8 +67,10 @@ const USER: &[(&str, Function)] = &[
 pub(super) const HARDWARE: &[(&str, Function)] = &[
     ("mmio", mmio),
     ("mmio-deferred", mmio_deferred),
+    ("overrun", overrun),
     ("spurious-irq", spurious_irq),
     ("emac-irq", emac_irq),
+    ("clocks", clocks),
     ("registers", registers::open_and_close),
     ("registers-mode-delay", registers::mode_delay),
     ("registers-suspend", registers::suspend),
@@ -130,9 +131,9 @@ pub(crate) fn tests(driver: Driver, group: &str) -> Vec<Test> {
             };
             add(name, machine, run);
         }
-        // As on R-Car boards.
+        // As on R-Car boards, of which few have the optional clock.
         let board = Machine {
-            flavours: vec!["PHY_ADDRESS=0"],
+            flavours: vec!["PHY_ADDRESS=0", "NO_REFCLK"],
             properties: vec!["phy-address=0".into(), "phy-id=0x00221622".into()],
             ..Machine::with(variant, Net::User)
         };
@@ -402,6 +403,20 @@ fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Cost
     })
 }
 
+/// Prints what frames cost, for those who want the figure.
+fn show(bench: &Bench<'_>, costs: &Costs) {
+    let each = |count: u64| count as f64 / costs.edges.max(1) as f64;
+    println!(
+        "\n  {} on {}: {:.2} polls, {:.2} reads and {:.2} writes for each of {} interrupts",
+        bench.driver,
+        bench.machine.variant,
+        each(costs.polls),
+        each(costs.reads),
+        each(costs.writes),
+        costs.edges
+    );
+}
+
 /// Register accesses of other origin, such as the interrupt of another frame.
 const SLACK: u64 = 30;
 
@@ -409,6 +424,7 @@ const SLACK: u64 = 30;
 fn mmio(bench: &mut Bench<'_>) -> Result<()> {
     let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
     let costs = spaced_frames(bench, 0, 0)?;
+    show(bench, &costs);
     let Costs { edges, .. } = costs;
     ensure!(
         edges > COUNT / 10,
@@ -431,6 +447,7 @@ fn mmio_deferred(bench: &mut Bench<'_>) -> Result<()> {
     let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
     // Shorter than the gap between two frames.
     let costs = spaced_frames(bench, 200_000, 3)?;
+    show(bench, &costs);
     let Costs { edges, polls, .. } = costs;
     ensure!(
         edges > 0 && polls > edges * 2,
@@ -447,12 +464,16 @@ fn mmio_deferred(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Each way to lose frames raises an error interrupt, is counted, and leaves reception going: no
-/// room in either ring, no room in the FIFO.
+/// room in the ring of each queue, no room in the FIFO.
 fn overrun(bench: &mut Bench<'_>) -> Result<()> {
     const COUNT: u64 = 5000;
     const COUNTERS: [&str; 3] = ["rx_over_errors", "rx_fifo_errors", "rx_missed_errors"];
     bench.up()?;
-    for (to, kind) in [("ffffffffffff", EXPERIMENT), (PTP_GROUP, PTP_TYPE)] {
+    let mut queues = vec![("ffffffffffff", EXPERIMENT)];
+    if bench.machine.variant != "gbeth" {
+        queues.push((PTP_GROUP, PTP_TYPE));
+    }
+    for (to, kind) in queues {
         // Faster than the guest can be.
         let burst = json!({ "len": 60, "da": to, "type": kind, "count": COUNT });
         let lost = dropped(bench, "ring")?;
@@ -569,6 +590,39 @@ fn emac_irq(bench: &mut Bench<'_>) -> Result<()> {
         "three events of the carrier, {counted} counted"
     );
     bench.ping(3, 56)
+}
+
+/// The clocks run while the interface is up and not otherwise: those of the module by the power
+/// domain, and the optional one by the driver, where the device tree has it.
+fn clocks(bench: &mut Bench<'_>) -> Result<()> {
+    let held: &[(&str, u64)] = match bench.machine.variant {
+        "gbeth" => &[("eth0_axi", 1), ("eth0_chi", 1), ("HP", 1)],
+        "rzv2m" => &[("eth0_axi", 1), ("eth0_chi", 1)],
+        // The second one is of the domain, too.
+        _ => &[("eth0_axi", 1), ("eth0_chi", 2)],
+    };
+    for _ in 0..2 {
+        bench.up()?;
+        for up in [true, false] {
+            if !up {
+                // Longer than the delay of runtime suspend.
+                let script = format!("ip link set {IFACE} down; sleep 0.5");
+                bench.vm.ok(&script)?;
+            }
+            for &(clock, count) in held {
+                let path = format!("/sys/kernel/debug/clk/{clock}/clk_enable_count");
+                let text = bench.vm.ok(&format!("cat {path}"))?;
+                let wanted = if up { count } else { 0 };
+                ensure!(
+                    text.trim() == wanted.to_string(),
+                    "{clock} is held {} times instead of {wanted}, with the interface {}",
+                    text.trim(),
+                    if up { "up" } else { "down" }
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The PHY of R-Car boards, at its address.

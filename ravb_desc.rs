@@ -193,6 +193,12 @@ impl RxStatus {
         }
     }
 
+    /// Whether the frame was stored as it came, which was damaged. That it is incomplete the
+    /// hardware may say of any damaged frame.
+    pub(crate) const fn is_damaged(self) -> bool {
+        self.mac & Self::ERRORS != 0 && !self.truncated
+    }
+
     /// Whether the frame was sent to a group.
     pub(crate) const fn is_multicast(self) -> bool {
         self.mac & Self::MULTICAST != 0
@@ -282,6 +288,7 @@ mod tests {
             let status = RxWord(word).status();
             assert_eq!(status.error(), error);
             assert_eq!(status.is_multicast(), multicast);
+            assert_eq!(status.is_damaged(), word & 0x5f_0000 != 0);
             assert_eq!(RxWord(word).size(), 60);
             assert_eq!(RxWord(word).is_good_frame(), error.is_none());
         }

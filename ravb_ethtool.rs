@@ -12,6 +12,7 @@ use crate::{
         ethtool::{
             Extack,
             MacStatistics,
+            Messages,
             Operations,
             RingSizes, //
         },
@@ -35,6 +36,10 @@ const MAX_RX_COPYBREAK: u32 = 1024;
 
 impl Operations for Ravb<'_> {
     const MAX_RING_SIZES: RingSizes = RingSizes { rx: 2048, tx: 1024 };
+
+    fn messages<'a>(dev: &'a Locked<'_, Self>) -> &'a Messages {
+        &dev.messages
+    }
 
     fn ring_sizes(dev: &mut Locked<'_, Self>) -> RingSizes {
         dev.state().ring_sizes
@@ -75,6 +80,10 @@ impl Operations for Ravb<'_> {
 
     fn obeys_pause(dev: &Locked<'_, Self>) -> bool {
         dev.hw.obeys_pause()
+    }
+
+    fn obeyed_pauses(dev: &mut Locked<'_, Self>) -> u64 {
+        dev.stats().hw.rx_pause.get()
     }
 
     fn mac_statistics(dev: &mut Locked<'_, Self>) -> MacStatistics {

@@ -344,6 +344,11 @@ register! {
         15:0 bytes;
     }
 
+    /// PAUSE frames that were obeyed; any write clears it.
+    pub(crate) PFRCR(u32) @ 0x560 {
+        31:0 count;
+    }
+
     /// Frames that were not transmitted in time; any write clears it.
     pub(crate) TROCR(u32) @ 0x700 {
         31:0 count;
@@ -576,6 +581,8 @@ pub(crate) struct Variant {
     pub(crate) tx_alignment: usize,
     /// What the hardware computes.
     pub(crate) features: Features,
+    /// What it can do besides, when the user asks for it.
+    pub(crate) optional_features: Features,
     /// What the PHY must not offer.
     pub(crate) phy_restriction: phy::Restriction,
     /// The MAC recognises magic packets.
@@ -994,6 +1001,7 @@ impl<'bound> Regs<'bound> {
     /// Adds what the hardware counted since the last time. The caller sees to it that this is done
     /// in one place at a time.
     pub(crate) fn collect(&self, counters: &HwCounters) {
+        collect!(self.io(), PFRCR, counters.rx_pause);
         self.generation().collect(self, counters);
     }
 

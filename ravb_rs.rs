@@ -47,7 +47,10 @@ use kernel::{
 };
 
 use net::{
-    ethtool::RingSizes,
+    ethtool::{
+        Messages,
+        RingSizes, //
+    },
     irq,
     mdio,
     netdev::{
@@ -108,6 +111,7 @@ struct Ravb<'bound> {
     wakeup: Option<pm::Wakeup<'bound>>,
     /// The longest frame that is copied when it is received, with its trailer, in bytes.
     rx_copybreak: Atomic<u32>,
+    messages: Messages,
 }
 
 impl Ravb<'_> {
@@ -259,11 +263,13 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
     }
 
     fn timed_out(dev: &NetDevice<Self>, queue: u32) {
-        dev_err!(
-            dev.hw.dev(),
-            "transmit queue {} is stuck, restarting\n",
-            queue
-        );
+        if dev.messages.has(Messages::TX_ERR) {
+            dev_err!(
+                dev.hw.dev(),
+                "transmit queue {} is stuck, restarting\n",
+                queue
+            );
+        }
         dev.stats.tx_errors.add(1);
     }
 
@@ -281,7 +287,7 @@ impl<'bound> netdev::Operations for Ravb<'bound> {
 
 impl LinkHandler for Ravb<'_> {
     fn adjust_link(dev: &NetDevice<Self>, link: Option<Link>) -> bool {
-        dev.emac.lock().set_link(link)
+        dev.emac.lock().set_link(link) && dev.messages.has(Messages::LINK)
     }
 }
 
@@ -361,6 +367,7 @@ impl RavbDriver {
         let config = netdev::Config {
             queues: variant.queues,
             features: variant.features,
+            optional_features: variant.optional_features,
             max_mtu: netdev::mtu_of_frame(variant.max_tx_frame),
             max_segments: ravb_tx::MAX_SEGMENTS,
             address,
@@ -374,6 +381,7 @@ impl RavbDriver {
             emac: Arc::pin_init(new_spinlock_irq!(Emac::new()), GFP_KERNEL)?,
             wakeup,
             rx_copybreak: Atomic::new(DEFAULT_RX_COPYBREAK),
+            messages: Messages::new(Messages::LINK | Messages::TX_ERR),
         };
         let state = State {
             ring_sizes: DEFAULT_RING_SIZES,

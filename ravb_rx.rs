@@ -134,11 +134,15 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     pub(crate) fn poll(&mut self, cx: &napi::Context<'_, Ravb<'bound>>) -> usize {
         let dev = cx.dev();
         let stats = dev.stats.rx(self.id);
+        let features = dev.features();
+        let all = features.contains(Features::RX_ALL);
         let mut pass = Pass {
             cx,
             stats,
             copybreak: dev.rx_copybreak.load(Relaxed),
-            checksum: dev.features().contains(Features::RX_CHECKSUM),
+            // What the hardware says of a damaged frame is not known to be right.
+            checksum: features.contains(Features::RX_CHECKSUM) && !all,
+            all,
             trailer: self.trailer,
             passed: RxPassed::default(),
         };
@@ -226,9 +230,14 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         let status = word.status();
         // A length that makes no sense makes the part useless, whatever its type.
         let part = word.part().filter(|_| self.pool.holds(word.size()));
-        let step = self.state.step(part, status.error());
+        let error = status.error();
+        // Damage that the MAC found counts, but where the user wants such frames, it is no reason
+        // to drop one.
+        let excused = error.filter(|_| pass.all && status.is_damaged());
+        let step = self.state.step(part, error.xor(excused));
+        let excused = excused.filter(|_| !matches!(step.action, Action::Drop));
 
-        for error in [step.abort, step.error].into_iter().flatten() {
+        for error in [step.abort, step.error, excused].into_iter().flatten() {
             // What the MAC found wrong it may have counted itself.
             if !self.errors_counted || status.mac_error() != Some(error) {
                 stats.count_error(error);
@@ -325,6 +334,8 @@ struct Pass<'a, 'bound> {
     copybreak: u32,
     /// Whether the stack wants to know what the hardware says of checksums.
     checksum: bool,
+    /// Whether damaged frames are passed up.
+    all: bool,
     trailer: Trailer,
     passed: RxPassed,
 }

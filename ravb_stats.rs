@@ -128,6 +128,7 @@ pub(crate) struct HwCounters {
     pub(crate) rx_crc_errors: Counter,
     pub(crate) rx_frame_errors: Counter,
     pub(crate) rx_length_errors: Counter,
+    pub(crate) rx_pause: Counter,
 }
 
 /// All that is counted for a device.
@@ -159,6 +160,7 @@ impl DeviceStats {
                 rx_crc_errors: Counter::new(),
                 rx_frame_errors: Counter::new(),
                 rx_length_errors: Counter::new(),
+                rx_pause: Counter::new(),
             },
         }
     }

@@ -12,7 +12,11 @@ use kernel::{
         c_int,
         c_void, //
     },
-    prelude::*, //
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
 };
 
 use super::netdev::{
@@ -46,6 +50,26 @@ impl Extack {
     }
 }
 
+/// Kinds of messages that the log gets, as the user chooses them: the C `msg_enable`.
+pub(crate) struct Messages(Atomic<u32>);
+
+impl Messages {
+    /// What becomes of the link.
+    pub(crate) const LINK: u32 = bindings::RAVB_RS_CONST_NETIF_MSG_LINK;
+    /// Errors of transmission.
+    pub(crate) const TX_ERR: u32 = bindings::RAVB_RS_CONST_NETIF_MSG_TX_ERR;
+
+    /// Those that the log gets to begin with.
+    pub(crate) const fn new(kinds: u32) -> Self {
+        Self(Atomic::new(kinds))
+    }
+
+    /// Whether the log gets messages of this kind.
+    pub(crate) fn has(&self, kind: u32) -> bool {
+        self.0.load(Relaxed) & kind != 0
+    }
+}
+
 /// What the MAC counts, by the names of IEEE 802.3 (30.3.1.1).
 #[derive(Default)]
 pub(crate) struct MacStatistics {
@@ -62,6 +86,9 @@ pub(crate) struct MacStatistics {
 pub(crate) trait Operations: netdev::Operations {
     /// The largest rings.
     const MAX_RING_SIZES: RingSizes;
+
+    /// What the log gets.
+    fn messages<'a>(dev: &'a Locked<'_, Self>) -> &'a Messages;
 
     /// The present sizes.
     fn ring_sizes(dev: &mut Locked<'_, Self>) -> RingSizes;
@@ -87,6 +114,9 @@ pub(crate) trait Operations: netdev::Operations {
 
     /// Whether PAUSE frames from the wire are obeyed; none are sent, and nothing is negotiated.
     fn obeys_pause(dev: &Locked<'_, Self>) -> bool;
+
+    /// How many PAUSE frames were obeyed.
+    fn obeyed_pauses(dev: &mut Locked<'_, Self>) -> u64;
 
     /// What the MAC counts.
     fn mac_statistics(dev: &mut Locked<'_, Self>) -> MacStatistics;
@@ -115,6 +145,8 @@ impl<T: Operations> Adapter<T> {
         set_link_ksettings: Some(bindings::phy_ethtool_set_link_ksettings),
         nway_reset: Some(bindings::phy_ethtool_nway_reset),
         get_ts_info: Some(bindings::ethtool_op_get_ts_info),
+        get_msglevel: Some(Self::get_msglevel),
+        set_msglevel: Some(Self::set_msglevel),
         get_ringparam: Some(Self::get_ringparam),
         set_ringparam: Some(Self::set_ringparam),
         get_channels: Some(Self::get_channels),
@@ -124,6 +156,7 @@ impl<T: Operations> Adapter<T> {
         get_wol: Some(Self::get_wol),
         set_wol: Some(Self::set_wol),
         get_pauseparam: Some(Self::get_pauseparam),
+        get_pause_stats: Some(Self::get_pause_stats),
         get_eth_mac_stats: Some(Self::get_eth_mac_stats),
         self_test: Some(Self::self_test),
         get_tunable: Some(Self::get_tunable),
@@ -133,6 +166,24 @@ impl<T: Operations> Adapter<T> {
         get_ethtool_stats: Some(Self::get_ethtool_stats),
         ..pin_init::zeroed()
     };
+
+    /// # Safety
+    ///
+    /// As [`Self::get_ringparam`].
+    unsafe extern "C" fn get_msglevel(dev: *mut bindings::net_device) -> u32 {
+        // SAFETY: As the core promises.
+        let dev = unsafe { Locked::<T>::assume(dev) };
+        T::messages(&dev).0.load(Relaxed)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::get_ringparam`].
+    unsafe extern "C" fn set_msglevel(dev: *mut bindings::net_device, kinds: u32) {
+        // SAFETY: As the core promises.
+        let dev = unsafe { Locked::<T>::assume(dev) };
+        T::messages(&dev).0.store(kinds, Relaxed);
+    }
 
     /// # Safety
     ///
@@ -270,6 +321,20 @@ impl<T: Operations> Adapter<T> {
         // SAFETY: As the core promises.
         let (dev, pause) = unsafe { (Locked::<T>::assume(dev), &mut *pause) };
         pause.rx_pause = T::obeys_pause(&dev).into();
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::get_ringparam`]; `stats` is to be filled.
+    unsafe extern "C" fn get_pause_stats(
+        dev: *mut bindings::net_device,
+        stats: *mut bindings::ethtool_pause_stats,
+    ) {
+        // SAFETY: As the core promises.
+        let mut dev = unsafe { Locked::<T>::assume(dev) };
+        // SAFETY: As the core promises; the group of fields is in a union with itself.
+        let to = unsafe { &mut (*stats).__bindgen_anon_1.__bindgen_anon_1 };
+        to.rx_pause_frames = T::obeyed_pauses(&mut dev);
     }
 
     /// # Safety

@@ -71,6 +71,10 @@ impl Features {
     pub(crate) const SCATTER_GATHER: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_SG);
     /// The device computes checksums of transmitted frames.
     pub(crate) const TX_CHECKSUM: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_HW_CSUM);
+    /// The device receives damaged frames, too.
+    pub(crate) const RX_ALL: Self = Self(bindings::RAVB_RS_CONST_NETIF_F_RXALL);
+    /// None.
+    pub(crate) const NONE: Self = Self(0);
 
     /// The device sends packets of TCP and UDP in [segments](super::segments).
     pub(crate) const SEGMENTATION: Self = Self(
@@ -504,6 +508,8 @@ pub(crate) struct Config {
     pub(crate) queues: u16,
     /// What the device is able to do; all of it is switched on first.
     pub(crate) features: Features,
+    /// What it is able to do when the user asks for it.
+    pub(crate) optional_features: Features,
     /// The largest MTU, in bytes.
     pub(crate) max_mtu: u32,
     /// The most segments of a packet.
@@ -593,7 +599,7 @@ pub(crate) fn register<'bound, T: ethtool::Operations + qstats::Operations + 'bo
     // SAFETY: Nobody else knows the device before it is registered.
     unsafe {
         (*raw).features |= config.features.0;
-        (*raw).hw_features |= config.features.0;
+        (*raw).hw_features |= config.features.0 | config.optional_features.0;
         (*raw).vlan_features |= config.features.0;
         (*raw).dev.parent = device::as_raw(parent);
         (*raw).netdev_ops = &Adapter::<T>::OPS;

@@ -140,7 +140,7 @@ pub(crate) struct Link {
 pub(crate) trait LinkHandler: netdev::Operations {
     /// The link changed, or may have; `None` is no link. Called in process context, serialised.
     ///
-    /// Returns whether it differs from before, so that the log says so.
+    /// Returns whether the log is to say so, where it differs from before.
     fn adjust_link(dev: &NetDevice<Self>, link: Option<Link>) -> bool;
 }
 

@@ -57,6 +57,8 @@ const GBETH: Variant = Variant {
         .and(Features::TX_CHECKSUM)
         .and(Features::SCATTER_GATHER)
         .and(Features::SEGMENTATION),
+    // The MAC keeps damaged frames to itself: RCR.EFFS does not exist.
+    optional_features: Features::NONE,
     phy_restriction: phy::Restriction::None,
     magic_packets: false,
     coalesce: true,
@@ -141,6 +143,7 @@ const OLDEST: Variant = Variant {
     },
     tx_alignment: 1,
     features: Features::RX_CHECKSUM.and(Features::SCATTER_GATHER),
+    optional_features: Features::RX_ALL,
     phy_restriction: phy::Restriction::FastFullDuplex,
     magic_packets: true,
     coalesce: false,

@@ -7,7 +7,9 @@ use crate::steps::root::Root;
 use crate::vm::Vm;
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -224,6 +226,18 @@ impl Iperf {
             loss,
         })
     }
+}
+
+/// Gives a file to the guest that connects to the returned port of [`GATEWAY`], once.
+pub(crate) fn serve(path: &Path) -> Result<u16> {
+    let mut file = File::open(path)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        std::io::copy(&mut file, &mut stream)
+    });
+    Ok(port)
 }
 
 fn mbps(sum: &Value) -> Result<f64> {

@@ -164,6 +164,8 @@ pub(crate) struct Vm {
     number: u64,
     channel: PathBuf,
     console: PathBuf,
+    /// What it was booted with, beside the kernel.
+    pub(crate) initramfs: PathBuf,
     /// Raw frames to and from the device, for `Net::Frames`.
     pub(crate) wire: Option<Wire>,
     _scratch: Scratch,
@@ -256,6 +258,7 @@ impl Vm {
             number: 0,
             channel: at("channel"),
             console,
+            initramfs,
             wire,
             _scratch: scratch,
         };
@@ -412,12 +415,30 @@ impl Vm {
         ] {
             self.qmp.execute(command, arguments)?;
         }
-        self.reconnect()?;
-        self.run("true", BOOT.as_secs())
-            .context("the guest did not boot again")?;
+        self.answers_again()?;
         self.qmp
             .execute("set-action", json!({ "reboot": "shutdown" }))
             .map(drop)
+    }
+
+    /// Waits until a guest that boots anew answers.
+    pub(crate) fn answers_again(&mut self) -> Result<()> {
+        self.reconnect()?;
+        self.run("true", BOOT.as_secs())
+            .context("the guest did not boot again")
+            .map(drop)
+    }
+
+    /// Waits until the console has printed `text` since a mark.
+    pub(crate) fn wait_for_console(&self, mark: u64, text: &str, limit: Duration) -> Result<()> {
+        let end = Instant::now() + limit;
+        while !self.console_since(mark).contains(text) {
+            if Instant::now() >= end {
+                bail!("the console does not say {text:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Rules of the hardware the driver broke so far, and how often.

@@ -31,6 +31,9 @@ const PACKAGES: &[&str] = &[
     "tcpdump",
 ];
 
+/// The same, where a test boots another kernel from within: Debian does not have it for all.
+const PACKAGES_OF_ARM64: &[&str] = &["kexec-tools"];
+
 /// Modules of the stock kernel the guest carries, besides what they depend on.
 const MODULES: &[&str] = &[
     // The machine: control channel, second NIC.
@@ -112,10 +115,15 @@ pub(crate) fn get(env: &Env, arch: &Arch, kernel: &Kernel) -> Result<Guest> {
 
 /// The userland as a tar archive.
 fn base(env: &Env, root: &Root, arch: &Arch) -> Result<PathBuf> {
+    let more = match arch.debian {
+        "arm64" => PACKAGES_OF_ARM64,
+        _ => &[],
+    };
+    let packages = [PACKAGES, more].concat();
     let key = Key::new("userland", VERSION)
         .text(SUITE)
         .text(arch.debian)
-        .text(&PACKAGES.join(" "))
+        .text(&packages.join(" "))
         .finish();
     let step = Step {
         name: "userland",
@@ -132,7 +140,7 @@ fn base(env: &Env, root: &Root, arch: &Arch) -> Result<PathBuf> {
             Command::new("mmdebstrap")
                 .arg("--variant=extract")
                 .arg(format!("--architectures={}", arch.debian))
-                .arg(format!("--include={}", PACKAGES.join(",")))
+                .arg(format!("--include={}", packages.join(",")))
                 .arg(SUITE)
                 .arg(work.out.join("userland.tar"))
                 .arg(source),

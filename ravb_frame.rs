@@ -62,7 +62,30 @@ impl State {
     /// hardware says of the frame, and counts where the frame ends.
     ///
     /// Each frame that is lost is mentioned once, as [`Step::abort`] or as [`Step::error`].
+    #[inline(always)]
     pub(crate) fn step(&mut self, part: Option<Part>, error: Option<RxError>) -> Step {
+        // What frames of several parts are made of while nothing is wrong.
+        let (next, action) = match (*self, part) {
+            (Self::Idle, Some(Part::Start)) => (Self::Partial(1), Action::Begin),
+            (Self::Partial(parts), Some(Part::Middle)) if parts < MAX_PARTS => {
+                (Self::Partial(parts + 1), Action::Append)
+            }
+            (Self::Partial(parts), Some(Part::End)) if parts < MAX_PARTS && error.is_none() => {
+                (Self::Idle, Action::Finish)
+            }
+            _ => return self.step_otherwise(part, error),
+        };
+        *self = next;
+        Step {
+            abort: None,
+            action,
+            error: None,
+        }
+    }
+
+    /// The other transitions.
+    #[cold]
+    fn step_otherwise(&mut self, part: Option<Part>, error: Option<RxError>) -> Step {
         let before = *self;
         let begun = matches!(before, Self::Partial(_));
         let deliver = |error: Option<RxError>| match error {
@@ -84,12 +107,6 @@ impl State {
                 Action::Begin,
                 None,
             ),
-            (Self::Partial(parts), Some(Part::Middle)) if parts < MAX_PARTS => {
-                (Self::Partial(parts + 1), None, Action::Append, None)
-            }
-            (Self::Partial(parts), Some(Part::End)) if parts < MAX_PARTS && error.is_none() => {
-                (Self::Idle, None, Action::Finish, None)
-            }
             // Too many parts, or a bad frame.
             (Self::Partial(_), Some(Part::Middle)) => {
                 (Self::Skipping, Some(RxError::Length), Action::Drop, None)
@@ -147,11 +164,7 @@ pub(crate) const VERDICTS_LEN: usize = 4;
 /// always has. The second half is about the payload: 0 is right, 0xffff is not checked, anything
 /// else is wrong.
 pub(crate) const fn checksum_is_good(trailer: [u8; VERDICTS_LEN]) -> bool {
-    let [ip0, ip1, payload0, payload1] = trailer;
-    let ip = u16::from_le_bytes([ip0, ip1]);
-    let payload = u16::from_le_bytes([payload0, payload1]);
-
-    (ip == 0 || ip == 0xffff) && payload == 0
+    matches!(u32::from_le_bytes(trailer), 0 | 0xffff)
 }
 
 /// Whether the checksum engine of GbEth computes the checksum of a frame that is sent.

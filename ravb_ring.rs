@@ -6,6 +6,8 @@
 //! forget one: what a descriptor points to, and its second word, are in memory before its first
 //! word gives it away; and nothing else is read before the first word says that it came back.
 
+use core::iter::repeat;
+
 use kernel::{
     device::{
         Bound,
@@ -22,8 +24,10 @@ use kernel::{
 
 use crate::{
     net::dma::{
+        prefetch_word,
         read_word,
         write_padded,
+        write_strided,
         write_word, //
     },
     ravb_desc::{
@@ -72,6 +76,29 @@ impl Descriptors {
     fn set_pointer(&self, index: u32, pointer: u32) {
         let word = self.word(index).wrapping_add(1);
         write_word(&self.words, word, pointer.to_le());
+    }
+
+    /// Writes the second words of `count` descriptors from `index` on, as long as there are
+    /// `pointers`; returns how many.
+    #[inline(always)]
+    fn set_pointers(&self, index: u32, count: u32, pointers: impl Iterator<Item = u32>) -> u32 {
+        let pointers = pointers.map(u32::to_le);
+        let word = self.word(index).wrapping_add(1);
+        write_strided(&self.words, word, self.stride, count as usize, pointers) as u32
+    }
+
+    /// Writes `first` as the first word of `count` descriptors from `index` on.
+    #[inline]
+    fn set_firsts(&self, index: u32, count: u32, first: u32) {
+        let firsts = repeat(first.to_le());
+        let word = self.word(index);
+        write_strided(&self.words, word, self.stride, count as usize, firsts);
+    }
+
+    /// Asks for descriptor `index` ahead of its use.
+    #[inline]
+    fn prefetch(&self, index: u32) {
+        prefetch_word(&self.words, self.word(index));
     }
 
     /// Writes the first word of descriptor `index`.
@@ -189,6 +216,8 @@ impl RxRing {
         // The data is read after the word that says that it is there.
         dma_mb(Read);
 
+        // The one that is next in memory: at the end of the ring, the link.
+        self.ring.descriptors.prefetch(slot.wrapping_add(1));
         self.current = self.after(slot);
         self.armed -= 1;
         Some((slot, word))
@@ -217,37 +246,47 @@ impl RxRing {
         self.armed == 0
     }
 
-    /// Fills the empty slots from `source`, which is asked for the bus address of a buffer with
-    /// `room` bytes for each slot, until it has none. Returns how many it filled.
+    /// Fills the empty slots. `source` is asked for the bus address of a buffer with `room` bytes
+    /// for each, until it has none; it is given what belongs to the slot, of `places` for all
+    /// slots. Returns how many were filled.
     ///
     /// Pointers are written as they come; the first words, which hand the slots over, follow
     /// together behind one barrier.
     #[inline]
-    pub(crate) fn refill(&mut self, room: u32, mut source: impl FnMut(u32) -> Option<u32>) -> u32 {
-        let first = self.dirty;
-        let mut slot = first;
+    pub(crate) fn refill<T>(
+        &mut self,
+        room: u32,
+        places: &mut [T],
+        mut source: impl FnMut(&mut T) -> Option<u32>,
+    ) -> u32 {
+        let descriptors = &self.ring.descriptors;
+        let vacant = self.vacant();
+        let to_end = vacant.min(self.ring.size - self.dirty);
+        // Those up to the end of the ring, and those at its beginning.
         let mut filled = 0;
-
-        for _ in 0..self.vacant() {
-            let Some(address) = source(slot) else {
+        for (first, count) in [(self.dirty, to_end), (0, vacant - to_end)] {
+            let Some(places) = places.get_mut(first as usize..(first + count) as usize) else {
                 break;
             };
-            self.ring.descriptors.set_pointer(slot, address);
-            slot = self.after(slot);
-            filled += 1;
+            let pointers = places.iter_mut().map_while(&mut source);
+            filled += descriptors.set_pointers(first, count, pointers);
+            if filled < to_end || filled == vacant {
+                break;
+            }
         }
         if filled == 0 {
             return 0;
         }
-        self.dirty = slot;
         dma_mb(Write);
 
         let word = ravb_desc::empty(room);
-        let mut slot = first;
-        for _ in 0..filled {
-            self.ring.descriptors.set_first(slot, word);
-            slot = self.after(slot);
+        let to_end = to_end.min(filled);
+        descriptors.set_firsts(self.dirty, to_end, word);
+        if filled > to_end {
+            descriptors.set_firsts(0, filled - to_end, word);
         }
+        let next = self.dirty + filled;
+        self.dirty = next.checked_sub(self.ring.size).unwrap_or(next);
         self.armed += filled;
         filled
     }

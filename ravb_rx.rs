@@ -7,6 +7,8 @@
 //! state machine of [`crate::ravb_frame`] say what they are parts of, and passes whole frames up
 //! ([`SkBuff::receive`]). Then it arms the empty slots with new buffers.
 
+use core::mem::forget;
+
 use kernel::{
     prelude::*,
     sync::{
@@ -34,7 +36,8 @@ use crate::{
         },
         skbuff::{
             drop_reason,
-            SkBuff, //
+            SkBuff,
+            Tail, //
         }, //
     },
     ravb_desc::{
@@ -45,6 +48,7 @@ use crate::{
         checksum_is_good,
         Action,
         State,
+        Step,
         VERDICTS_LEN, //
     },
     ravb_hw::{
@@ -117,13 +121,19 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             ..
         } = self;
 
-        ring.refill(pool.capacity(), |slot| {
-            // A buffer that was not passed up is still there.
-            let buffer = match buffers.get_mut(slot as usize)? {
-                Some(buffer) => buffer,
-                empty => empty.insert(pool.alloc(gfp)?),
+        ring.refill(pool.capacity(), buffers, |place| {
+            let address = match place {
+                // A buffer that was not passed up is still there.
+                Some(buffer) => buffer.dma_address(),
+                empty => {
+                    let buffer = pool.alloc(gfp)?;
+                    let address = buffer.dma_address();
+                    // There is nothing to drop, which a compiler does not see.
+                    forget(empty.replace(buffer));
+                    address
+                }
             };
-            u32::try_from(buffer.dma_address()).ok()
+            u32::try_from(address).ok()
         })
     }
 
@@ -136,7 +146,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         let stats = dev.stats.rx(self.id);
         let features = dev.features();
         let all = features.contains(Features::RX_ALL);
-        let mut pass = Pass {
+        let pass = Pass {
             cx,
             stats,
             copybreak: dev.rx_copybreak.load(Relaxed),
@@ -144,8 +154,8 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             checksum: features.contains(Features::RX_CHECKSUM) && !all,
             all,
             trailer: self.trailer,
-            passed: RxPassed::default(),
         };
+        let mut passed = RxPassed::default();
         let mut done = 0;
 
         while done < cx.budget() {
@@ -153,21 +163,25 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
                 break;
             };
             // What nearly all frames are needs no state machine.
-            let plain = word.is_good_frame() && self.pool.holds(word.size());
-            let skb = if plain && self.state == State::Idle {
-                self.take_frame(&mut pass, slot, word)
+            let plain = self.state == State::Idle
+                && word.is_good_frame()
+                && self.pool.holds(word.size())
+                && word.size() > pass.copybreak;
+            let multicast = word.status().is_multicast();
+            // Two calls that are inlined: a frame of the first kind stays in registers.
+            let up = if plain {
+                let frame = self.take_frame(&pass, slot, word);
+                frame.map(|frame| pass.up(frame, multicast, &mut passed))
             } else {
-                self.take_part(&mut pass, slot, word)
+                let frame = self.take_part(&pass, slot, word);
+                frame.map(|frame| pass.up(frame, multicast, &mut passed))
             };
-            if let Some(skb) = skb {
-                pass.up(skb);
-                done += 1;
-            }
+            done += usize::from(up.is_some());
         }
-        stats.count_passed(&pass.passed);
+        stats.count_passed(&passed, self.trailer);
 
         let vacant = self.ring.vacant();
-        if self.refill(Gfp::Atomic) < vacant {
+        if vacant != 0 && self.refill(Gfp::Atomic) < vacant {
             stats.alloc_fail.add(1);
         }
         debug_assert!(self.every_armed_slot_has_its_buffer());
@@ -188,86 +202,86 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         addresses.all(|found| found == Some(true))
     }
 
-    /// Takes a good frame that is whole in its slot.
+    /// Takes a good frame that is whole in its slot, and not to be copied.
     #[inline(always)]
-    fn take_frame(
-        &mut self,
-        pass: &mut Pass<'_, 'bound>,
-        slot: u32,
-        word: RxWord,
-    ) -> Option<SkBuff> {
-        if word.status().is_multicast() {
-            pass.passed.multicast += 1;
-        }
-        if word.size() <= pass.copybreak {
-            return self.copy_frame(pass, slot, word.size());
-        }
-        let buffer = self.take_buffer(slot, word.size())?;
-        self.build(pass, buffer)
+    fn take_frame(&mut self, pass: &Pass<'_, 'bound>, slot: u32, word: RxWord) -> Option<Frame> {
+        let mut buffer = self.take_buffer(slot, word.size())?;
+        let trailer = pass.take_trailer(&mut buffer);
+        let skb = self.build(pass, buffer)?;
+        Some(Frame { skb, trailer })
     }
 
     /// Copies a short frame. The buffer stays in its slot.
-    #[inline(never)]
-    fn copy_frame(&mut self, pass: &Pass<'_, 'bound>, slot: u32, size: u32) -> Option<SkBuff> {
-        let buffer = self.buffers.get(slot as usize)?.as_ref()?;
-        let skb = self.pool.copy(buffer, size, pass.cx);
-        if skb.is_none() {
+    fn copy_frame(&mut self, pass: &Pass<'_, 'bound>, slot: u32, size: u32) -> Option<Frame> {
+        let buffer = self.buffers.get_mut(slot as usize)?.as_mut()?;
+        let mut lent = self.pool.lend(buffer, size)?;
+        let trailer = pass.take_trailer(&mut lent);
+        let Some(skb) = lent.copy(pass.cx) else {
             pass.stats.alloc_fail.add(1);
             pass.stats.dropped.add(1);
-        }
-        skb
+            return None;
+        };
+        Some(Frame { skb, trailer })
     }
 
     /// Takes the next part of a frame; returns the frame if it is whole with it.
-    #[cold]
-    fn take_part(
-        &mut self,
-        pass: &mut Pass<'_, 'bound>,
-        slot: u32,
-        word: RxWord,
-    ) -> Option<SkBuff> {
-        let stats = pass.stats;
-        let status = word.status();
+    #[inline(always)]
+    fn take_part(&mut self, pass: &Pass<'_, 'bound>, slot: u32, word: RxWord) -> Option<Frame> {
         // A length that makes no sense makes the part useless, whatever its type.
         let part = word.part().filter(|_| self.pool.holds(word.size()));
-        let error = status.error();
+        let error = word.error();
         // Damage that the MAC found counts, but where the user wants such frames, it is no reason
         // to drop one.
-        let excused = error.filter(|_| pass.all && status.is_damaged());
+        let excused = error.filter(|_| pass.all && word.status().is_damaged());
         let step = self.state.step(part, error.xor(excused));
         let excused = excused.filter(|_| !matches!(step.action, Action::Drop));
 
+        if step.abort.is_some() || step.error.is_some() || excused.is_some() {
+            self.account(pass.stats, word, step, excused);
+        }
+        match step.action {
+            Action::Deliver => return self.deliver(pass, slot, word),
+            Action::Drop => return None,
+            Action::Begin | Action::Append | Action::Finish => {}
+        }
+        let mut buffer = self.take_buffer(slot, word.size())?;
+        if step.action == Action::Begin {
+            self.partial = self.build(pass, buffer);
+            return None;
+        }
+        if step.action == Action::Append {
+            self.append(pass.stats, buffer);
+            return None;
+        }
+        let trailer = pass.take_trailer(&mut buffer);
+        self.append(pass.stats, buffer);
+        let mut skb = self.partial.take()?;
+        // It may begin in the part before.
+        let trailer = trailer.or_else(|| pass.take_trailer(&mut skb));
+        Some(Frame { skb, trailer })
+    }
+
+    /// Takes a good frame that is whole in its slot, but not what nearly all are.
+    #[inline(never)]
+    fn deliver(&mut self, pass: &Pass<'_, 'bound>, slot: u32, word: RxWord) -> Option<Frame> {
+        if word.size() <= pass.copybreak {
+            self.copy_frame(pass, slot, word.size())
+        } else {
+            self.take_frame(pass, slot, word)
+        }
+    }
+
+    /// A frame is lost, or two; or it is passed up in spite of what is wrong with it.
+    #[cold]
+    fn account(&mut self, stats: &RxStats, word: RxWord, step: Step, excused: Option<RxError>) {
         for error in [step.abort, step.error, excused].into_iter().flatten() {
             // What the MAC found wrong it may have counted itself.
-            if !self.errors_counted || status.mac_error() != Some(error) {
+            if !self.errors_counted || word.status().mac_error() != Some(error) {
                 stats.count_error(error);
             }
         }
         if step.abort.is_some() {
             self.abort();
-        }
-        match step.action {
-            Action::Deliver => self.take_frame(pass, slot, word),
-            Action::Begin => {
-                let buffer = self.take_buffer(slot, word.size())?;
-                self.partial = self.build(pass, buffer);
-                None
-            }
-            Action::Append => {
-                let buffer = self.take_buffer(slot, word.size())?;
-                self.append(stats, buffer);
-                None
-            }
-            Action::Finish => {
-                let buffer = self.take_buffer(slot, word.size())?;
-                self.append(stats, buffer);
-                // The status is that of the frame where it ends.
-                if status.is_multicast() {
-                    pass.passed.multicast += 1;
-                }
-                self.partial.take()
-            }
-            Action::Drop => None,
         }
     }
 
@@ -299,15 +313,22 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     }
 
     /// Appends a part to the frame that was begun.
+    #[inline(always)]
     fn append(&mut self, stats: &RxStats, buffer: CpuBuffer) {
         let Some(skb) = &mut self.partial else {
             return;
         };
         if skb.add_fragment(buffer).is_err() {
-            stats.count_error(RxError::Length);
-            self.state.lose();
-            self.abort();
+            self.refuse(stats);
         }
+    }
+
+    /// The frame that was begun has too many parts.
+    #[cold]
+    fn refuse(&mut self, stats: &RxStats) {
+        stats.count_error(RxError::Length);
+        self.state.lose();
+        self.abort();
     }
 
     /// Drops the frame that was begun.
@@ -326,7 +347,24 @@ impl<P: Poll> Drop for RxQueue<'_, P> {
     }
 }
 
-/// What stays the same during a poll, and what it passes up.
+/// A frame without its trailer.
+struct Frame {
+    skb: SkBuff,
+    /// What the trailer says; `None` where there was none, as in what is no frame.
+    trailer: Option<Checksum>,
+}
+
+/// What is known of the checksum of a frame.
+enum Checksum {
+    /// Nothing.
+    Unknown,
+    /// The hardware found it right.
+    Verified,
+    /// The sum of what is behind the Ethernet header.
+    Sum(u16),
+}
+
+/// What stays the same during a poll.
 struct Pass<'a, 'bound> {
     cx: &'a napi::Context<'a, Ravb<'bound>>,
     stats: &'a RxStats,
@@ -337,42 +375,56 @@ struct Pass<'a, 'bound> {
     /// Whether damaged frames are passed up.
     all: bool,
     trailer: Trailer,
-    passed: RxPassed,
 }
 
 impl Pass<'_, '_> {
-    /// Passes a frame up, without the trailer that tells of its checksum.
-    #[inline]
-    fn up(&mut self, mut skb: SkBuff) {
-        let passed = &mut self.passed;
-        let has_trailer = match self.trailer {
-            Trailer::Verdicts => skb.take_trailer::<VERDICTS_LEN>().map(|verdicts| {
+    /// Takes the trailer off, and returns what it says; `None` where there is no room for one.
+    #[inline(always)]
+    fn take_trailer(&self, data: &mut impl Tail) -> Option<Checksum> {
+        Some(match self.trailer {
+            Trailer::Verdicts => {
+                let verdicts = data.take_trailer::<VERDICTS_LEN>()?;
                 if self.checksum && checksum_is_good(verdicts) {
-                    skb.checksum_verified();
-                    passed.csum_unnecessary += 1;
+                    Checksum::Verified
                 } else {
-                    passed.csum_none += 1;
+                    Checksum::Unknown
                 }
-            }),
-            Trailer::Sum => skb.take_trailer().map(|sum| {
+            }
+            Trailer::Sum => {
+                let sum = data.take_trailer()?;
                 if self.checksum {
-                    skb.checksum_complete(u16::from_le_bytes(sum));
-                    passed.csum_complete += 1;
+                    Checksum::Sum(u16::from_le_bytes(sum))
                 } else {
-                    passed.csum_none += 1;
+                    Checksum::Unknown
                 }
-            }),
-        };
+            }
+        })
+    }
+
+    /// Passes a frame up.
+    #[inline(always)]
+    fn up(&self, frame: Frame, multicast: bool, passed: &mut RxPassed) {
+        let Frame { mut skb, trailer } = frame;
         let bytes = skb.len() as u64;
-        let received = match has_trailer {
-            Some(()) => skb.receive(self.cx),
+        let received = match trailer {
+            Some(checksum) => {
+                match checksum {
+                    Checksum::Unknown => {}
+                    Checksum::Verified => {
+                        skb.checksum_verified();
+                        passed.count_checksum();
+                    }
+                    Checksum::Sum(sum) => {
+                        skb.checksum_complete(sum);
+                        passed.count_checksum();
+                    }
+                }
+                skb.receive(self.cx)
+            }
             None => Err(skb),
         };
         match received {
-            Ok(()) => {
-                passed.packets += 1;
-                passed.bytes += bytes;
-            }
+            Ok(()) => passed.count(bytes, multicast),
             Err(skb) => {
                 self.stats.count_error(RxError::Length);
                 skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);

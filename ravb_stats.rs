@@ -11,6 +11,7 @@ use crate::{
     ravb_desc::RxError,
     ravb_hw::{
         QueueId,
+        Trailer,
         MAX_QUEUES, //
     }, //
 };
@@ -61,13 +62,28 @@ impl RxStats {
     }
 
     /// Counts what a poll passed up.
-    pub(crate) fn count_passed(&self, passed: &RxPassed) {
+    #[inline]
+    pub(crate) fn count_passed(&self, passed: &RxPassed, trailer: Trailer) {
+        // Polls without frames are many, and some counters seldom change.
+        if passed.packets == 0 {
+            return;
+        }
         self.packets.add(passed.packets);
         self.bytes.add(passed.bytes);
-        self.multicast.add(passed.multicast);
-        self.csum_complete.add(passed.csum_complete);
-        self.csum_unnecessary.add(passed.csum_unnecessary);
-        self.csum_none.add(passed.csum_none);
+        if passed.multicast != 0 {
+            self.multicast.add(passed.multicast);
+        }
+        let checksums = match trailer {
+            Trailer::Verdicts => &self.csum_unnecessary,
+            Trailer::Sum => &self.csum_complete,
+        };
+        if passed.checksums != 0 {
+            checksums.add(passed.checksums);
+        }
+        let none = passed.packets.saturating_sub(passed.checksums);
+        if none != 0 {
+            self.csum_none.add(none);
+        }
     }
 
     /// Counts a frame that is not passed up.
@@ -86,12 +102,30 @@ impl RxStats {
 /// atomic counters an access for each frame.
 #[derive(Default)]
 pub(crate) struct RxPassed {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) multicast: u64,
-    pub(crate) csum_complete: u64,
-    pub(crate) csum_unnecessary: u64,
-    pub(crate) csum_none: u64,
+    packets: u64,
+    bytes: u64,
+    multicast: u64,
+    /// Of the frames, those with a word of the hardware.
+    checksums: u64,
+}
+
+// These additions cannot overflow, and are not checked for it: they are made for each frame.
+impl RxPassed {
+    /// A frame was passed up.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: u64, multicast: bool) {
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(bytes);
+        if multicast {
+            self.multicast = self.multicast.wrapping_add(1);
+        }
+    }
+
+    /// The hardware had something to say of its checksum.
+    #[inline]
+    pub(crate) fn count_checksum(&mut self) {
+        self.checksums = self.checksums.wrapping_add(1);
+    }
 }
 
 /// What is counted for a transmit queue.

@@ -50,5 +50,6 @@ static const unsigned int RAVB_RS_CONST_SKBTX_HW_TSTAMP = SKBTX_HW_TSTAMP;
 static const size_t RAVB_RS_CONST_SHARED_INFO_SIZE =
 	SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
 static const size_t RAVB_RS_CONST_PAGE_SIZE = PAGE_SIZE;
+static const size_t RAVB_RS_CONST_L1_CACHE_BYTES = L1_CACHE_BYTES;
 static const unsigned int RAVB_RS_CONST_MAX_SKB_FRAGS = MAX_SKB_FRAGS;
 #endif

@@ -139,27 +139,11 @@ void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
 	dev_kfree_skb_any_reason(skb, reason);
 }
 
-void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,
-				 int off, int size, unsigned int truesize)
-{
-	skb_add_rx_frag(skb, i, page, off, size, truesize);
-}
-
 /* Page pool */
 
-void ravb_helper_page_pool_fragment_page(struct page *page, long nr)
+void ravb_helper_prefetch(const void *p)
 {
-	page_pool_fragment_page(page, nr);
-}
-
-void ravb_helper_net_prefetch(void *p)
-{
-	net_prefetch(p);
-}
-
-dma_addr_t ravb_helper_page_pool_get_dma_addr(const struct page *page)
-{
-	return page_pool_get_dma_addr(page);
+	prefetch(p);
 }
 
 void *ravb_helper_page_address(const struct page *page)

@@ -49,13 +49,9 @@ void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq);
 void ravb_helper_skb_tx_timestamp(struct sk_buff *skb);
 void ravb_helper_dev_kfree_skb_any_reason(struct sk_buff *skb,
 					  enum skb_drop_reason reason);
-void ravb_helper_skb_add_rx_frag(struct sk_buff *skb, int i, struct page *page,
-				 int off, int size, unsigned int truesize);
 
 /* Page pool */
-void ravb_helper_page_pool_fragment_page(struct page *page, long nr);
-void ravb_helper_net_prefetch(void *p);
-dma_addr_t ravb_helper_page_pool_get_dma_addr(const struct page *page);
+void ravb_helper_prefetch(const void *p);
 void *ravb_helper_page_address(const struct page *page);
 void ravb_helper_page_pool_put_full_page(struct page_pool *pool,
 					 struct page *page, bool allow_direct);

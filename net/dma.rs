@@ -17,7 +17,10 @@ use kernel::{
     prelude::*, //
 };
 
-use super::device;
+use super::{
+    device,
+    prefetch::prefetch, //
+};
 use crate::bindings;
 
 /// Memory that a device may read until this is dropped.
@@ -128,6 +131,44 @@ pub(crate) fn read_word(memory: &Coherent<[u32]>, index: usize) -> u32 {
     // SAFETY: The index was checked. The device may write at any time, so that the access is
     // volatile.
     unsafe { words.cast::<u32>().add(index).read_volatile() }
+}
+
+/// Asks for word `index` ahead of its use.
+#[inline]
+pub(crate) fn prefetch_word(memory: &Coherent<[u32]>, index: usize) {
+    prefetch(memory.as_ptr().cast::<u32>().wrapping_add(index));
+}
+
+/// Writes `values`, of which there are `count` at most, to word `first` and every `stride`th one
+/// from there, once each, as long as there are any. Returns how many were written; none where not
+/// all of the words exist.
+///
+/// That they do is found out once, because values are written for each descriptor.
+#[inline(always)]
+pub(crate) fn write_strided(
+    memory: &Coherent<[u32]>,
+    first: usize,
+    stride: usize,
+    count: usize,
+    values: impl Iterator<Item = u32>,
+) -> usize {
+    let words = memory.as_mut_ptr();
+    let exist = |last: usize| last < words.len();
+    let last = count
+        .checked_sub(1)
+        .and_then(|steps| steps.checked_mul(stride)?.checked_add(first));
+    if !last.is_some_and(exist) {
+        return 0;
+    }
+    let mut word = words.cast::<u32>().wrapping_add(first);
+    let mut written = 0usize;
+    for value in values.take(count) {
+        // SAFETY: As in [`read_word`]; the last of the words was found to exist.
+        unsafe { word.write_volatile(value) };
+        word = word.wrapping_add(stride);
+        written = written.wrapping_add(1);
+    }
+    written
 }
 
 /// Writes word `index`, once; nothing happens to one that does not exist.

@@ -17,6 +17,7 @@ pub(crate) mod page_pool;
 pub(crate) mod phy;
 pub(crate) mod platform;
 pub(crate) mod pm;
+mod prefetch;
 pub(crate) mod qstats;
 pub(crate) mod reset;
 pub(crate) mod ring_index;

@@ -9,6 +9,7 @@
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
 
 use core::{
+    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull, //
 };
@@ -20,7 +21,7 @@ use kernel::{
     },
     dma::DmaAddress,
     error::from_err_ptr,
-    ffi::c_long,
+    ffi::c_ulong,
     prelude::*,
     sync::Arc, //
 };
@@ -34,15 +35,28 @@ use super::{
         Poll, //
     },
     netdev::Locked,
+    prefetch::net_prefetch,
     skbuff::{
         self,
-        SkBuff, //
+        SkBuff,
+        Tail, //
     }, //
 };
 use crate::bindings;
 
 /// What `build_skb()` needs behind the data, in bytes.
 pub(crate) const SHARED_INFO_SIZE: usize = bindings::RAVB_RS_CONST_SHARED_INFO_SIZE;
+
+/// What the network stack wants to find free in front of the data, in bytes: `NET_SKB_PAD`, whose
+/// definition bindgen does not understand.
+pub(crate) const HEADROOM: u32 = {
+    let line = bindings::RAVB_RS_CONST_L1_CACHE_BYTES as u32;
+    if line > 32 {
+        line
+    } else {
+        32
+    }
+};
 
 /// Where memory may come from.
 #[derive(Clone, Copy)]
@@ -71,6 +85,8 @@ pub(crate) struct Layout {
     headroom: u32,
     /// How much the device may write, a multiple of 16.
     capacity: u32,
+    /// How many of them a page has room for.
+    per_page: u16,
 }
 
 impl Layout {
@@ -82,12 +98,8 @@ impl Layout {
             size,
             headroom,
             capacity: if wanted < room { wanted } else { room } / 16 * 16,
+            per_page: (bindings::RAVB_RS_CONST_PAGE_SIZE as u32 / size) as u16,
         }
-    }
-
-    /// How many buffers a page has room for.
-    const fn buffers(&self) -> u32 {
-        bindings::RAVB_RS_CONST_PAGE_SIZE as u32 / self.size
     }
 }
 
@@ -133,7 +145,8 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             // A page is synchronised as a whole, but for what is before the first and behind the
             // last byte that the device can write.
             fast.offset = layout.headroom;
-            fast.max_len = layout.buffers() * layout.size - (layout.size - layout.capacity);
+            fast.max_len =
+                u32::from(layout.per_page) * layout.size - (layout.size - layout.capacity);
             let slow = &mut params.__bindgen_anon_2.slow;
             slow.netdev = netdev.as_raw();
             slow.queue_idx = u32::from(napi.queue());
@@ -149,9 +162,8 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             rest: Rest {
                 // INVARIANT: Nothing is left.
                 left: 0,
-                pool: raw,
                 page: NonNull::dangling(),
-                start: NonNull::dangling(),
+                start: core::ptr::null_mut(),
                 address: 0,
             },
             raw,
@@ -168,23 +180,19 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             self.divide_page(gfp)?;
         }
         let rest = &mut self.rest;
+        // INVARIANT: The last fragment that was left is cut off.
+        let left = rest.left.wrapping_sub(1);
+        rest.left = left;
+        let offset = left.wrapping_mul(self.layout.size);
         let fragment = Fragment {
-            pool: self.raw,
             page: rest.page,
-            start: rest.start,
+            start: rest.start.wrapping_add(offset as usize),
         };
-        let data = rest
-            .address
-            .wrapping_add(DmaAddress::from(self.layout.headroom));
-
-        // INVARIANT: One fragment less; behind the last one, nothing is cut off any more.
-        rest.left = rest.left.wrapping_sub(1);
-        rest.start = NonNull::new(rest.start.as_ptr().wrapping_add(self.layout.size as usize))?;
-        rest.address = rest
-            .address
-            .wrapping_add(DmaAddress::from(self.layout.size));
         // INVARIANT: One fragment of the page is ours; the pool synchronised it for the device.
-        Some(DeviceBuffer { fragment, data })
+        Some(DeviceBuffer {
+            fragment,
+            data: rest.address.wrapping_add(DmaAddress::from(offset)),
+        })
     }
 
     /// Takes a page out of the pool and divides it, when nothing is left of the last one.
@@ -193,7 +201,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
     /// [`PagePool::alloc`]; pages whose buffers have one size need none of what it can do.
     #[inline(never)]
     fn divide_page(&mut self, gfp: Gfp) -> Option<()> {
-        let count = self.layout.buffers();
+        let count = self.layout.per_page;
         // SAFETY: `raw` is valid, and this is called either in the NAPI context of the pool or
         // while that is disabled, because the pool is owned by what NAPI polls.
         let page = NonNull::new(unsafe {
@@ -204,13 +212,13 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         // them without high memory, so that they have addresses of both kinds.
         unsafe {
             let raw = page.as_ptr();
-            bindings::ravb_helper_page_pool_fragment_page(raw, count as c_long);
-            rest.start = NonNull::new(bindings::ravb_helper_page_address(raw).cast())?;
-            rest.address = bindings::ravb_helper_page_pool_get_dma_addr(raw);
+            fragment_page(raw, count);
+            rest.start = bindings::ravb_helper_page_address(raw).cast();
+            rest.address = dma_address(raw).wrapping_add(DmaAddress::from(self.layout.headroom));
         }
         // INVARIANT: `count` references are ours, one for each buffer that fits the page.
         rest.page = page;
-        rest.left = count;
+        rest.left = count.into();
         Some(())
     }
 
@@ -225,9 +233,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         }
         // SAFETY: The page is mapped for this device, and the range is inside it.
         unsafe { dma::sync_for_cpu(self.dev, buffer.data, len) };
-        let data = buffer.fragment.data(&self.layout);
-        // SAFETY: Prefetching changes nothing.
-        unsafe { bindings::ravb_helper_net_prefetch(data.cast()) };
+        net_prefetch(buffer.fragment.data(&self.layout));
         // INVARIANT: `len` was checked above.
         Some(CpuBuffer {
             fragment: buffer.fragment,
@@ -236,46 +242,33 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         })
     }
 
-    /// Copies the `len` bytes that the device has written into a small packet; the device may have
-    /// the buffer again.
+    /// The device has written `len` bytes, and will be given the buffer again when the CPU has
+    /// looked at them.
     ///
-    /// `None` where there is no memory for the packet, or the length makes no sense.
+    /// `None` where the length makes no sense.
     #[inline]
-    pub(crate) fn copy<T: super::netdev::Operations>(
-        &self,
-        buffer: &DeviceBuffer,
-        len: u32,
-        cx: &napi::Context<'_, T>,
-    ) -> Option<SkBuff> {
+    pub(crate) fn lend<'a>(&'a self, buffer: &'a mut DeviceBuffer, len: u32) -> Option<Lent<'a>> {
         if !self.holds(len) {
             return None;
         }
-        let dev = device::as_raw(self.dev);
-        let address = buffer.data;
-        // SAFETY: The context is that of a poll.
-        let skb = NonNull::new(unsafe { bindings::napi_alloc_skb(cx.as_raw(), len) })?;
-
-        // SAFETY: The range is inside the buffer, which is mapped for this device, and inside the
-        // packet, which is new. The device does not write the buffer: it has given it back, and
-        // gets it again after this.
-        unsafe {
-            dma::sync_for_cpu(self.dev, address, len);
-            let to = bindings::skb_put(skb.as_ptr(), len).cast::<u8>();
-            core::ptr::copy_nonoverlapping(buffer.fragment.data(&self.layout), to, len as usize);
-            bindings::ravb_helper_dma_sync_single_for_device(
-                dev,
-                address,
-                len as usize,
-                bindings::dma_data_direction::DMA_FROM_DEVICE,
-            );
-            Some(SkBuff::from_raw(skb))
-        }
+        // SAFETY: The page is mapped for this device, and the range is inside it.
+        unsafe { dma::sync_for_cpu(self.dev, buffer.data, len) };
+        // INVARIANT: `len` was checked above.
+        Some(Lent {
+            dev: self.dev,
+            address: buffer.data,
+            start: buffer.fragment.data(&self.layout),
+            written: len,
+            len,
+            _buffer: PhantomData,
+        })
     }
 
     /// Whether the device can have written `len` bytes into a buffer.
     #[inline]
     pub(crate) fn holds(&self, len: u32) -> bool {
-        len != 0 && len <= self.layout.capacity
+        // Neither none nor too much.
+        len.wrapping_sub(1) < self.layout.capacity
     }
 
     /// How much the device may write into a buffer, in bytes.
@@ -293,16 +286,65 @@ impl<P: Poll> Drop for PagePool<'_, P> {
     }
 }
 
+// What page pools keep in a page. The functions are static inline functions in C, written out here
+// because calls are what they would cost for each page.
+
+/// Lets `count` users give a page back: `page_pool_fragment_page()`.
+///
+/// # Safety
+///
+/// The page must come from a page pool, and all of it must be the caller's.
+#[inline]
+unsafe fn fragment_page(page: *mut bindings::page, count: u16) {
+    let page = page.cast::<bindings::netmem_desc>();
+    // SAFETY: A page of a page pool is described in this way. Nobody else looks at its count.
+    unsafe { (*page).pp_ref_count.counter = count.into() };
+}
+
+/// Whether a page is of the reserve: `page_is_pfmemalloc()`. That is a bit of the word in which
+/// page pools keep their mark, and which they leave alone.
+///
+/// # Safety
+///
+/// The page must come from a page pool.
+#[inline]
+unsafe fn is_pfmemalloc(page: *const bindings::page) -> bool {
+    const PFMEMALLOC: c_ulong = 1 << 1;
+
+    let page = page.cast::<bindings::netmem_desc>();
+    // SAFETY: A page of a page pool is described in this way.
+    unsafe { (*page).pp_magic & PFMEMALLOC != 0 }
+}
+
+/// What the device knows a page by: `page_pool_get_dma_addr()`.
+///
+/// # Safety
+///
+/// The page must come from a page pool that maps its pages.
+#[inline]
+unsafe fn dma_address(page: *const bindings::page) -> DmaAddress {
+    const IS_SHIFTED: bool = size_of::<DmaAddress>() > size_of::<c_ulong>();
+
+    let page = page.cast::<bindings::netmem_desc>();
+    // SAFETY: A page of a page pool is described in this way.
+    let address = unsafe { (*page).dma_addr } as DmaAddress;
+    if IS_SHIFTED {
+        address * bindings::RAVB_RS_CONST_PAGE_SIZE as DmaAddress
+    } else {
+        address
+    }
+}
+
 /// The rest of a page that buffers are cut off; it goes back to the pool when it is dropped.
 ///
 /// # Invariants
 ///
-/// `left` references of `page`, which belongs to `pool`, are ours, and so is the memory from
-/// `start` on, which the device knows by `address`: one buffer for each reference.
+/// `left` references of `page`, which belongs to a pool, are ours, and so is the memory from
+/// `start`, where the page begins: one buffer for each reference. The device knows the data area of
+/// the first of them by `address`.
 struct Rest {
-    pool: NonNull<bindings::page_pool>,
     page: NonNull<bindings::page>,
-    start: NonNull<u8>,
+    start: *mut u8,
     address: DmaAddress,
     left: u32,
 }
@@ -312,7 +354,6 @@ impl Drop for Rest {
     fn drop(&mut self) {
         for _ in 0..self.left {
             drop(Fragment {
-                pool: self.pool,
                 page: self.page,
                 start: self.start,
             });
@@ -327,19 +368,18 @@ unsafe impl Send for Rest {}
 ///
 /// # Invariants
 ///
-/// One reference of `page`, which belongs to `pool`, is ours, and so is the memory of the buffer at
+/// One reference of `page`, which belongs to a pool, is ours, and so is the memory of the buffer at
 /// `start`. The pool exists as long as it has pages out.
 struct Fragment {
-    pool: NonNull<bindings::page_pool>,
     page: NonNull<bindings::page>,
-    start: NonNull<u8>,
+    start: *mut u8,
 }
 
 impl Fragment {
     /// Where the data area begins.
     #[inline]
     fn data(&self, layout: &Layout) -> *mut u8 {
-        self.start.as_ptr().wrapping_add(layout.headroom as usize)
+        self.start.wrapping_add(layout.headroom as usize)
     }
 }
 
@@ -348,13 +388,12 @@ unsafe impl Send for Fragment {}
 
 impl Drop for Fragment {
     fn drop(&mut self) {
-        // SAFETY: By the invariant, the reference is ours to give back.
+        let page = self.page.as_ptr();
+        // SAFETY: By the invariant, the page is one of a pool, and the reference is ours to give
+        // back.
         unsafe {
-            bindings::ravb_helper_page_pool_put_full_page(
-                self.pool.as_ptr(),
-                self.page.as_ptr(),
-                false,
-            )
+            let pool = (*page.cast::<bindings::netmem_desc>()).pp;
+            bindings::ravb_helper_page_pool_put_full_page(pool, page, false);
         };
     }
 }
@@ -389,12 +428,100 @@ pub(crate) struct CpuBuffer {
     len: u32,
 }
 
+/// What the device has written to a buffer that stays its own.
+///
+/// # Invariants
+///
+/// The buffer, which the device reaches at `address` and the CPU at `start`, holds `written` bytes
+/// that are synchronised for the CPU. The device does not write them before this is dropped. Of
+/// them `len` are left.
+pub(crate) struct Lent<'a> {
+    dev: &'a Device<Bound>,
+    address: DmaAddress,
+    start: *const u8,
+    written: u32,
+    len: u32,
+    _buffer: PhantomData<&'a mut DeviceBuffer>,
+}
+
+impl Lent<'_> {
+    /// Makes a small packet of a copy.
+    ///
+    /// `None` where there is no memory for the packet.
+    #[inline]
+    pub(crate) fn copy<T: super::netdev::Operations>(
+        &self,
+        cx: &napi::Context<'_, T>,
+    ) -> Option<SkBuff> {
+        // SAFETY: The context is that of a poll.
+        let skb = NonNull::new(unsafe { bindings::napi_alloc_skb(cx.as_raw(), self.len) })?;
+
+        // SAFETY: The range is inside the buffer, by the invariant, and inside the packet, which is
+        // new.
+        unsafe {
+            let to = bindings::skb_put(skb.as_ptr(), self.len).cast::<u8>();
+            core::ptr::copy_nonoverlapping(self.start, to, self.len as usize);
+            Some(SkBuff::from_raw(skb))
+        }
+    }
+}
+
+impl Tail for Lent<'_> {
+    #[inline]
+    fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]> {
+        // SAFETY: By the invariant.
+        let trailer = unsafe { last(self.start, self.len) }?;
+        // INVARIANT: Less than it was.
+        self.len -= N as u32;
+        Some(trailer)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // SAFETY: The buffer is mapped for this device, and the range is inside it.
+        unsafe {
+            bindings::ravb_helper_dma_sync_single_for_device(
+                device::as_raw(self.dev),
+                self.address,
+                self.written as usize,
+                bindings::dma_data_direction::DMA_FROM_DEVICE,
+            )
+        };
+    }
+}
+
+/// Reads the last `N` of `len` bytes from `start` on; `None` where nothing is before them.
+///
+/// # Safety
+///
+/// The bytes must be there, and nobody may write them meanwhile.
+#[inline]
+unsafe fn last<const N: usize>(start: *const u8, len: u32) -> Option<[u8; N]> {
+    let len = len as usize;
+    // SAFETY: As the caller promises. An array of bytes has no alignment.
+    (len > N).then(|| unsafe { start.add(len).sub(N).cast::<[u8; N]>().read() })
+}
+
 /// What a socket buffer keeps of a [`CpuBuffer`].
 pub(super) struct Parts {
     pub(super) page: NonNull<bindings::page>,
     pub(super) offset: u32,
     pub(super) len: u32,
     pub(super) truesize: u32,
+    /// The page is of the reserve that is kept for getting memory free.
+    pub(super) is_reserve: bool,
+}
+
+impl Tail for CpuBuffer {
+    #[inline]
+    fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]> {
+        // SAFETY: By the invariant, the buffer holds `len` bytes; nobody writes them.
+        let trailer = unsafe { last(self.fragment.data(&self.layout), self.len) }?;
+        // INVARIANT: Less than it was.
+        self.len -= N as u32;
+        Some(trailer)
+    }
 }
 
 impl CpuBuffer {
@@ -407,9 +534,7 @@ impl CpuBuffer {
         _cx: &napi::Context<'_, T>,
     ) -> Result<SkBuff, Self> {
         // SAFETY: The buffer has this size, and nobody else uses it.
-        let skb = unsafe {
-            bindings::napi_build_skb(self.fragment.start.as_ptr().cast(), self.layout.size)
-        };
+        let skb = unsafe { bindings::napi_build_skb(self.fragment.start.cast(), self.layout.size) };
         let Some(skb) = NonNull::new(skb) else {
             return Err(self);
         };
@@ -419,7 +544,7 @@ impl CpuBuffer {
         unsafe {
             skbuff::fill_head(skb, self.layout.headroom, self.len);
         }
-        let _ = self.into_parts();
+        let _ = ManuallyDrop::new(self);
         // SAFETY: The only reference is given to the result.
         Ok(unsafe { SkBuff::from_raw(skb) })
     }
@@ -428,8 +553,11 @@ impl CpuBuffer {
     #[inline]
     pub(super) fn into_parts(self) -> Parts {
         let this = ManuallyDrop::new(self);
+        let page = this.fragment.page;
         Parts {
-            page: this.fragment.page,
+            page,
+            // SAFETY: The page comes from a page pool, and one reference of it is ours.
+            is_reserve: unsafe { is_pfmemalloc(page.as_ptr()) },
             offset: (this.fragment.data(&this.layout).addr() % bindings::RAVB_RS_CONST_PAGE_SIZE)
                 as u32,
             len: this.len,

@@ -257,6 +257,7 @@ impl SkBuff {
     /// Appends the contents of `buffer` as a fragment. The caller bounds their number.
     ///
     /// Gives the buffer back where there is no room.
+    #[inline]
     pub(crate) fn add_fragment(&mut self, buffer: CpuBuffer) -> Result<(), CpuBuffer> {
         let skb = self.as_raw();
         // SAFETY: Valid by the invariant.
@@ -265,49 +266,30 @@ impl SkBuff {
             return Err(buffer);
         }
         let parts = buffer.into_parts();
+        // What skb_add_rx_frag() does, without a call for each fragment.
+        //
         // SAFETY: There is room for another fragment, and the page comes from the same kind of
         // pool as the head, with the reference that is given away.
         unsafe {
-            bindings::ravb_helper_skb_add_rx_frag(
-                skb,
-                count as i32,
-                parts.page.as_ptr(),
-                parts.offset as i32,
-                parts.len as i32,
-                parts.truesize,
-            )
-        };
-        Ok(())
-    }
-
-    /// Reads and removes the last `N` bytes, wherever they lie.
-    ///
-    /// `None` if there are fewer, or if they cannot be removed; the packet is unchanged then.
-    pub(crate) fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let mut trailer = [0u8; N];
-        let rest = self.len().checked_sub(N)?;
-
-        if self.is_nonlinear() {
-            let skb = self.as_raw();
-            // SAFETY: The bytes are inside the packet and fit the array; the packet is ours to
-            // shorten.
-            unsafe {
-                if bindings::skb_copy_bits(skb, rest as i32, trailer.as_mut_ptr().cast(), N as i32)
-                    != 0
-                    || bindings::___pskb_trim(skb, rest as u32) != 0
-                {
-                    return None;
-                }
-            }
-        } else {
-            trailer.copy_from_slice(self.head_data().get(rest..)?);
-            // SAFETY: A linear packet is shortened by its length and tail; `rest` is less.
-            unsafe {
-                (*self.as_raw()).len = rest as u32;
-                set_tail(self.as_raw());
+            let info = shared_info(skb);
+            let fragment = bindings::skb_frag {
+                netmem: parts.page.as_ptr().expose_provenance(),
+                len: parts.len,
+                offset: parts.offset,
+            };
+            (&raw mut (*info).frags)
+                .cast::<bindings::skb_frag>()
+                .add(count as usize)
+                .write(fragment);
+            (*info).nr_frags = count as u8 + 1;
+            (*skb).len = (*skb).len.wrapping_add(parts.len);
+            (*skb).data_len = (*skb).data_len.wrapping_add(parts.len);
+            (*skb).truesize = (*skb).truesize.wrapping_add(parts.truesize);
+            if parts.is_reserve {
+                (*skb).set_pfmemalloc(1);
             }
         }
-        Some(trailer)
+        Ok(())
     }
 
     /// The device has verified the checksum of the packet.
@@ -357,6 +339,35 @@ impl SkBuff {
     }
 }
 
+/// What ends in bytes that are not part of the packet.
+pub(crate) trait Tail {
+    /// Reads and removes the last `N` bytes, wherever they lie.
+    ///
+    /// `None` if nothing is before them, or if they cannot be removed; nothing is changed then.
+    fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]>;
+}
+
+impl Tail for SkBuff {
+    /// Not for the hot path: what is only a buffer yet loses its trailer at less cost.
+    #[cold]
+    fn take_trailer<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut trailer = [0u8; N];
+        let rest = self.len().checked_sub(N).filter(|&rest| rest != 0)?;
+        let skb = self.as_raw();
+
+        // SAFETY: The bytes are inside the packet and fit the array; the packet is ours to shorten,
+        // and may be written: it was received and nobody else has seen it.
+        unsafe {
+            if bindings::skb_copy_bits(skb, rest as i32, trailer.as_mut_ptr().cast(), N as i32) != 0
+                || bindings::___pskb_trim(skb, rest as u32) != 0
+            {
+                return None;
+            }
+        }
+        Some(trailer)
+    }
+}
+
 // The functions below are static inline functions in C that change a field or two. They are
 // written out here, because a call per packet and field is what a wrapper would cost.
 
@@ -372,31 +383,18 @@ pub(super) unsafe fn fill_head(skb: NonNull<bindings::sk_buff>, headroom: u32, l
     let skb = skb.as_ptr();
     // SAFETY: As the caller promises.
     unsafe {
-        (*skb).data = (*skb).data.add(headroom as usize);
+        let data = (*skb).head.add(headroom as usize);
+        (*skb).data = data;
         (*skb).len = len;
-        set_tail(skb);
-        (*skb).set_pp_recycle(1);
-    }
-}
-
-/// Puts the tail of a linear packet where its data ends.
-///
-/// # Safety
-///
-/// `skb` must be valid and linear, and its length must fit its head.
-#[inline]
-unsafe fn set_tail(skb: *mut bindings::sk_buff) {
-    // SAFETY: As the caller promises.
-    unsafe {
-        let end = (*skb).data.add((*skb).len as usize);
         #[cfg(CONFIG_64BIT)]
         {
-            (*skb).tail = end.offset_from((*skb).head) as u32;
+            (*skb).tail = headroom.wrapping_add(len);
         }
         #[cfg(not(CONFIG_64BIT))]
         {
-            (*skb).tail = end;
+            (*skb).tail = data.add(len as usize);
         }
+        (*skb).set_pp_recycle(1);
     }
 }
 
@@ -407,7 +405,7 @@ unsafe fn set_tail(skb: *mut bindings::sk_buff) {
 ///
 /// `skb` must be valid.
 #[inline]
-unsafe fn shared_info(skb: *const bindings::sk_buff) -> *const bindings::skb_shared_info {
+unsafe fn shared_info(skb: *const bindings::sk_buff) -> *mut bindings::skb_shared_info {
     // SAFETY: Valid, as the caller promises.
     unsafe {
         #[cfg(CONFIG_64BIT)]
@@ -429,7 +427,7 @@ unsafe fn shared_info(skb: *const bindings::sk_buff) -> *const bindings::skb_sha
 #[inline]
 unsafe fn head_len(skb: *const bindings::sk_buff) -> usize {
     // SAFETY: Valid, as the caller promises.
-    unsafe { ((*skb).len - (*skb).data_len) as usize }
+    unsafe { (*skb).len.wrapping_sub((*skb).data_len) as usize }
 }
 
 impl Drop for SkBuff {

@@ -19,6 +19,7 @@ use super::{
     gbeth::GbEth,
     *, //
 };
+use crate::net::page_pool::HEADROOM;
 
 kernel::of_device_table!(
     OF_TABLE,
@@ -47,8 +48,8 @@ const GBETH: Variant = Variant {
     max_rx_frame: 8192,
     rx: RxFormat {
         words: 2,
-        // Two to a page of 4 KiB. A frame that is longer takes several.
-        layout: Layout::new(2048, 128, u32::MAX),
+        // Two to a page of 4 KiB. A frame that is longer takes several, of 8 KiB five.
+        layout: Layout::new(2048, HEADROOM, u32::MAX),
         trailer: Trailer::Verdicts,
         errors_counted: true,
     },

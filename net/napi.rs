@@ -9,11 +9,13 @@
 
 use core::{
     cell::UnsafeCell,
-    marker::PhantomPinned, //
+    marker::PhantomPinned,
+    ptr::NonNull, //
 };
 
 use kernel::{
     container_of,
+    cpu::CpuId,
     ffi::c_int,
     prelude::*,
     sync::{
@@ -149,6 +151,8 @@ impl<P: Poll> Napi<P> {
                 );
             }
             bindings::napi_disable(self.napi.get());
+            // The last poll may have completed without being at its end: it may unmask still.
+            bindings::synchronize_net();
         }
         // SAFETY: The context is disabled now: RTNL protects `poll`.
         unsafe { (*self.poll.get()).take() }
@@ -200,13 +204,72 @@ impl<P: Poll> Napi<P> {
             budget,
             queue: this.queue,
         };
+        // SAFETY: Called in the poll of this context.
+        let owner = unsafe { Owner::claim(napi, budget) };
         let done = poll.poll(&cx).min(budget);
 
+        // The completion passes up what GRO still has.
+        //
         // SAFETY: Called in the poll of this context, with less than its budget.
-        if done < budget && unsafe { bindings::napi_complete_done(napi, done as c_int) } {
+        let unmask = done < budget && unsafe { bindings::napi_complete_done(napi, done as c_int) };
+        drop(owner);
+        if unmask {
             poll.rearm(dev);
         }
         done as c_int
+    }
+}
+
+/// Says which CPU polls, where the core does not.
+///
+/// What a softirq polls has an owner, by which page pools know that buffers that are freed
+/// meanwhile on the same CPU can be put where the poll takes them from. The core leaves it out for
+/// threads and sockets that poll, so that their buffers go through a ring with a lock. A poll keeps
+/// bottom halves off, whoever does it: it cannot move to another CPU, and nothing else that handles
+/// packets runs on this one.
+///
+/// The core clears it where a poll is completed, before another CPU can poll. That it is cleared
+/// here again does no harm: buffers of a poll without an owner go through the ring.
+///
+/// # Invariants
+///
+/// `napi` is valid, and this CPU polls it and was made its owner, unless this is `None`. It may
+/// have ceased to be that since.
+struct Owner(Option<NonNull<bindings::napi_struct>>);
+
+impl Owner {
+    /// The owner of a context that has none.
+    const NOBODY: c_int = -1;
+
+    /// Makes this CPU the owner of a context that has none.
+    ///
+    /// # Safety
+    ///
+    /// Must be called in the poll of `napi`, with its budget. The result must not outlive that.
+    #[inline]
+    unsafe fn claim(napi: *mut bindings::napi_struct, budget: usize) -> Self {
+        // SAFETY: The context is valid while it is polled.
+        let place = unsafe { &raw mut (*napi).list_owner };
+        // Without a budget this is netpoll, which may have interrupts off instead of softirqs.
+        //
+        // SAFETY: Readers expect that the value changes at any time.
+        if budget == 0 || unsafe { place.read_volatile() } != Self::NOBODY {
+            return Self(None);
+        }
+        // SAFETY: As above; nobody else writes while the context is polled.
+        unsafe { place.write_volatile(CpuId::current().as_u32() as c_int) };
+        // INVARIANT: Owned as of now.
+        Self(NonNull::new(napi))
+    }
+}
+
+impl Drop for Owner {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(napi) = self.0 {
+            // SAFETY: By the invariant, the context is valid; anybody may clear the owner.
+            unsafe { (&raw mut (*napi.as_ptr()).list_owner).write_volatile(Self::NOBODY) };
+        }
     }
 }
 

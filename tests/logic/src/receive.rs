@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The receive state machine against a specification, over every sequence of parts up to a length.
 
-use crate::ravb_desc::{Part, RxError};
+use crate::ravb_desc::{Part, RxError, RxWord};
 use crate::ravb_frame::{Action, State, MAX_PARTS};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// What the ring holds next: a part, or nothing that makes sense, and what the hardware says of it.
 type Input = (Option<Part>, Option<RxError>);
@@ -73,16 +75,18 @@ fn specified(inputs: &[Input]) -> Outcome {
     outcome
 }
 
-/// Does what the state machine says. `refuse` says for which inputs there is no memory.
+/// Does what the state machine says. `refuse` says for which inputs there is no memory. Every
+/// buffer is accounted for: it is in a frame, or its slot has it again.
 fn obeyed(inputs: &[Input], refuse: impl Fn(usize) -> bool) -> Outcome {
     let mut outcome = Outcome::default();
     let mut state = State::default();
+    let mut returned = Vec::new();
 
     for (i, &(part, error)) in inputs.iter().enumerate() {
         let step = state.step(part, error);
         if step.abort.is_some() {
             assert!(!outcome.kept.is_empty(), "abort of nothing: {inputs:?}");
-            outcome.kept.clear();
+            returned.append(&mut outcome.kept);
             outcome.lost += 1;
         }
         if step.error.is_some() {
@@ -93,6 +97,7 @@ fn obeyed(inputs: &[Input], refuse: impl Fn(usize) -> bool) -> Outcome {
             Action::Deliver | Action::Begin => {
                 assert!(outcome.kept.is_empty(), "two frames at once: {inputs:?}");
                 if refused {
+                    returned.push(i);
                     outcome.lost += 1;
                     state.lose();
                 } else if step.action == Action::Deliver {
@@ -106,13 +111,13 @@ fn obeyed(inputs: &[Input], refuse: impl Fn(usize) -> bool) -> Outcome {
                 outcome.kept.push(i);
                 if refused {
                     outcome.lost += 1;
-                    outcome.kept.clear();
+                    returned.append(&mut outcome.kept);
                     state.lose();
                 } else if step.action == Action::Finish {
                     outcome.delivered.push(std::mem::take(&mut outcome.kept));
                 }
             }
-            Action::Drop => {}
+            Action::Drop => returned.push(i),
         }
         assert_eq!(
             !outcome.kept.is_empty(),
@@ -120,7 +125,63 @@ fn obeyed(inputs: &[Input], refuse: impl Fn(usize) -> bool) -> Outcome {
             "what is kept and the state disagree: {inputs:?}"
         );
     }
+    let frames = outcome.delivered.iter().flatten().chain(&outcome.kept);
+    let mut buffers: Vec<usize> = frames.chain(&returned).copied().collect();
+    buffers.sort_unstable();
+    assert!(
+        buffers.iter().copied().eq(0..inputs.len()),
+        "buffers are lost, or used twice: {inputs:?}"
+    );
     outcome
+}
+
+/// How much a slot takes.
+const CAPACITY: u32 = 1664;
+
+/// The first word of a descriptor that the hardware has left: any type but "empty", with a length
+/// that may be none, or more than there is room for, whole, truncated, or cut off by the end of the
+/// ring, and whatever the MAC says of it, which is nothing most of the time.
+fn word() -> impl Strategy<Value = u32> {
+    let kind = prop_oneof![4 => 4u32..=7, 1 => (0u32..15).prop_map(|n| (n + 13) % 16)];
+    let size = prop_oneof![
+        6 => 1..=CAPACITY,
+        1 => Just(0),
+        1 => CAPACITY + 1..0x1000,
+    ];
+    let flags = prop_oneof![8 => Just(0u32), 1 => Just(1), 1 => Just(2), 1 => Just(3)];
+    let status = prop_oneof![8 => Just(0u32), 1 => Just(0x80), 2 => 0u32..0x100];
+    (kind, size, flags, status)
+        .prop_map(|(kind, size, flags, status)| kind << 28 | status << 16 | flags << 12 | size)
+}
+
+/// What the driver's poll makes of a word.
+fn input(word: u32) -> Input {
+    let word = RxWord::new(word).expect("the hardware has left it");
+    let makes_sense = (1..=CAPACITY).contains(&word.size());
+    (word.part().filter(|_| makes_sense), word.error())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    /// Rings of whatever the hardware may leave in them, with memory that runs out at any place:
+    /// what can be delivered is, each loss is counted once, and no buffer is lost.
+    #[test]
+    fn whatever_is_in_the_ring(slots in vec((word(), prop::bool::weighted(0.1)), 0..200)) {
+        let inputs: Vec<Input> = slots.iter().map(|&(word, _)| input(word)).collect();
+        let refuse = |i: usize| slots[i].1;
+        let refused_in = |frame: &Vec<usize>| frame.iter().any(|&i| refuse(i));
+        let calm = specified(&inputs);
+        let outcome = obeyed(&inputs, refuse);
+
+        let (hit, expected): (Frames, Frames) =
+            calm.delivered.into_iter().partition(|frame| refused_in(frame));
+        prop_assert_eq!(outcome.delivered, expected);
+        let kept_hit = usize::from(refused_in(&calm.kept));
+        prop_assert_eq!(outcome.lost, calm.lost + hit.len() + kept_hit);
+        let kept = if kept_hit == 0 { calm.kept } else { Vec::new() };
+        prop_assert_eq!(outcome.kept, kept);
+    }
 }
 
 /// Calls `check` with every sequence of up to `longest` inputs.

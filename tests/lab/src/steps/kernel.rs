@@ -37,6 +37,8 @@ pub(crate) enum Flavour {
     Stock,
     /// The stock kernel with pages of 16 KiB.
     LargePages,
+    /// The stock kernel with PREEMPT_RT.
+    Realtime,
     /// One that is built to notice mistakes.
     Debug,
     /// One for riscv64.
@@ -49,7 +51,9 @@ impl Flavour {
     /// What it runs on.
     pub(crate) fn arch(self) -> &'static Arch {
         match self {
-            Flavour::Stock | Flavour::LargePages | Flavour::Debug => &arch::ARM64,
+            Flavour::Stock | Flavour::LargePages | Flavour::Realtime | Flavour::Debug => {
+                &arch::ARM64
+            }
             Flavour::Riscv64 => &arch::RISCV64,
             Flavour::Arm => &arch::ARM,
         }
@@ -111,7 +115,8 @@ pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
         (Flavour::Arm, _) => built::get(env, &built::ARM),
         (Flavour::Stock, Some(kdir)) => given(env, kdir),
         (Flavour::Stock, None) => prepared(env, stock::get(env)?),
-        (Flavour::LargePages, _) => prepared(env, stock::with_large_pages(env)?),
+        (Flavour::LargePages, _) => prepared(env, stock::of(env, stock::LARGE_PAGES)?),
+        (Flavour::Realtime, _) => prepared(env, stock::of(env, stock::REALTIME)?),
     }
 }
 
@@ -202,7 +207,7 @@ fn prepared(env: &Env, stock: stock::Stock) -> Result<Kernel> {
         name: "kernel",
         label: "Rust metadata of the stock kernel",
         space: 4 << 30,
-        keep: 3,
+        keep: 4,
     };
     let dir = env
         .cache

@@ -31,6 +31,8 @@ pub(crate) enum StepName {
     Kernel,
     /// The same for the kernel with pages of 16 KiB.
     LargePages,
+    /// The same for the kernel with PREEMPT_RT.
+    Realtime,
     /// The kernel that notices mistakes.
     Debug,
     /// The kernel for riscv64.
@@ -58,6 +60,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Stock => stock::get(env)?.dir,
         StepName::Kernel => kernel::get(env, Flavour::Stock)?.dir,
         StepName::LargePages => kernel::get(env, Flavour::LargePages)?.dir,
+        StepName::Realtime => kernel::get(env, Flavour::Realtime)?.dir,
         StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
         StepName::Riscv64 => kernel::get(env, Flavour::Riscv64)?.dir,
         StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,

@@ -56,7 +56,10 @@ impl Stock {
 const PLAIN: &str = "-arm64";
 
 /// The end of the name of the kernel with pages of 16 KiB.
-const LARGE_PAGES: &str = "-arm64-16k";
+pub(super) const LARGE_PAGES: &str = "-arm64-16k";
+
+/// The end of the name of the kernel with PREEMPT_RT.
+pub(super) const REALTIME: &str = "-rt-arm64";
 
 /// Fetches the stock kernel. The archive's newest one is taken once and kept until `make update`.
 pub(crate) fn get(env: &Env) -> Result<Stock> {
@@ -64,10 +67,10 @@ pub(crate) fn get(env: &Env) -> Result<Stock> {
     fetched(env, &key.finish(), PLAIN)
 }
 
-/// The same with pages of 16 KiB.
-pub(crate) fn with_large_pages(env: &Env) -> Result<Stock> {
+/// The same of another kind, by the end of its name.
+pub(super) fn of(env: &Env, ending: &'static str) -> Result<Stock> {
     let key = Key::new("stock", VERSION).text(&format!("{SERIES:?}"));
-    fetched(env, &key.text(LARGE_PAGES).finish(), LARGE_PAGES)
+    fetched(env, &key.text(ending).finish(), ending)
 }
 
 fn fetched(env: &Env, key: &str, ending: &str) -> Result<Stock> {
@@ -75,7 +78,7 @@ fn fetched(env: &Env, key: &str, ending: &str) -> Result<Stock> {
         name: "stock",
         label: "stock Debian kernel packages",
         space: 2 << 30,
-        keep: 2,
+        keep: 3,
     };
     let root = root::get(env)?;
     let dir = env
@@ -219,6 +222,10 @@ mod tests {
         assert_eq!(
             newest(names.into_iter(), LARGE_PAGES).unwrap().release,
             "7.3.12+deb13-arm64-16k"
+        );
+        assert_eq!(
+            newest(names.into_iter(), REALTIME).unwrap().release,
+            "7.3.11+deb13-rt-arm64"
         );
     }
 

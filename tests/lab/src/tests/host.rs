@@ -35,15 +35,19 @@ const TESTS: &[(&str, Function)] = &[
     ("host-rust-analyzer", rust_analyzer),
 ];
 
+/// Those of `make check-all`.
+const LONG: &[(&str, Function)] = &[("host-logic-every-size", logic_every_size)];
+
 pub(crate) fn tests() -> Vec<Test> {
-    TESTS
-        .iter()
-        .map(|&(name, run)| Test {
+    let tests = |long| {
+        let table = if long { LONG } else { TESTS };
+        table.iter().map(move |&(name, run)| Test {
             name: name.to_string(),
-            long: false,
+            long,
             run: Run::Host(run),
         })
-        .collect()
+    };
+    tests(false).chain(tests(true)).collect()
 }
 
 fn cargo(env: &Env, log: &Path, args: &[&str]) -> Result<()> {
@@ -57,6 +61,17 @@ fn cargo(env: &Env, log: &Path, args: &[&str]) -> Result<()> {
 
 fn logic(env: &Env, log: &Path) -> Result<()> {
     cargo(env, log, &["test", "--locked", "--package", "ravb-logic"])
+}
+
+/// The tests that are ignored because they take long.
+fn logic_every_size(env: &Env, log: &Path) -> Result<()> {
+    let test = ["test", "--locked", "--package", "ravb-logic"];
+    let ignored = ["every_kind_of_every_size", "--", "--ignored", "--exact"];
+    cargo(
+        env,
+        log,
+        &[&test[..], &["checksum::"], &ignored[..]].concat(),
+    )
 }
 
 fn model(env: &Env, log: &Path) -> Result<()> {

@@ -79,6 +79,22 @@ fn large_pages(variant: &'static str) -> Machine {
     }
 }
 
+/// The stock kernel whose interrupts are threads.
+fn realtime() -> Machine {
+    Machine {
+        kernel: Flavour::Realtime,
+        ..frames("gbeth")
+    }
+}
+
+/// One processor.
+fn single() -> Machine {
+    Machine {
+        cpus: 1,
+        ..frames("gbeth")
+    }
+}
+
 /// Memory that 32-bit DMA does not reach.
 fn high_memory() -> Machine {
     Machine {
@@ -108,6 +124,14 @@ fn theirs() -> Vec<Line> {
         long("cut-off", frames("gbeth"), |bench| {
             fails(bench, ring::cut_off, "slots were free")
         }),
+        long("bytes", frames("gbeth"), |bench| {
+            fails(bench, ring::bytes, "rx_bytes rose by")
+        }),
+        long("bytes-gen3", frames("gen3"), |bench| {
+            fails(bench, ring::bytes, "rx_bytes rose by")
+        }),
+        long("flood-single", single(), napi::flood),
+        long("flood-realtime", realtime(), napi::flood),
     ]
 }
 
@@ -123,6 +147,7 @@ fn fails(bench: &mut Bench<'_>, test: Function, how: &str) -> Result<()> {
 
 fn ours() -> Vec<Line> {
     vec![
+        line("defaults", frames("gbeth"), napi::defaults),
         line("checksum", frames("gbeth"), checksum::pairs),
         line("checksum-stack", frames("gbeth"), checksum::stack),
         line("checksum-toggle", frames("gbeth"), checksum::toggle),
@@ -130,8 +155,11 @@ fn ours() -> Vec<Line> {
         line("errors", frames("gbeth"), ring::errors),
         line("ring-full", frames("gbeth"), ring::full),
         line("fifo-full", frames("gbeth"), ring::fifo),
+        line("bytes", frames("gbeth"), ring::bytes),
+        line("bytes-gen3", frames("gen3"), ring::bytes),
+        line("copied", frames("gbeth"), ring::copied),
         long("cut-off", frames("gbeth"), ring::cut_off),
-        long("cost", watched("gbeth"), cost::descriptors),
+        line("cost", watched("gbeth"), cost::descriptors),
         line("budget", frames("gbeth"), napi::budget),
         line("deferral", frames("gbeth"), napi::deferral),
         line("busy-poll", frames("gbeth"), napi::busy_poll),
@@ -143,6 +171,15 @@ fn ours() -> Vec<Line> {
         long("checksum-toggle-gen3", frames("gen3"), checksum::toggle),
         line("length-gen3", frames("gen3"), length),
         line("errors-gen3", frames("gen3"), ring::errors),
+        long("copied-gen3", frames("gen3"), ring::copied),
+        long("copied-bounced", sync::bounced(), ring::copied),
+        long("defaults-gen3", frames("gen3"), napi::defaults),
+        line("defaults-single", single(), napi::defaults),
+        long("defaults-realtime", realtime(), napi::defaults),
+        long("threaded-realtime", realtime(), napi::threaded),
+        line("pools-single", single(), napi::pools),
+        line("flood-single", single(), napi::flood),
+        long("flood-realtime", realtime(), napi::flood),
         long("ring-full-gen3", frames("gen3"), ring::full),
         long("fifo-full-gen3", frames("gen3"), ring::fifo),
         long("cost-gen3", watched("gen3"), cost::descriptors),
@@ -164,8 +201,11 @@ fn length(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let mac = bench.mac()?;
     let gbeth = bench.vm.property("variant")? == "gbeth";
+    let capacity = capacity(bench)?;
     let long: Vec<usize> = if gbeth {
-        (1590..1610).chain([3000, 5000, 8000]).collect()
+        (capacity - 10..capacity + 10)
+            .chain([3000, 5000, 8000])
+            .collect()
     } else {
         (2040..2050).collect()
     };
@@ -217,6 +257,13 @@ fn ring(bench: &mut Bench<'_>, queue: &str) -> Result<Vec<Slot>> {
         .map(slot)
         .collect();
     slots.with_context(|| format!("{ring} is no ring"))
+}
+
+/// How many bytes a descriptor takes.
+fn capacity(bench: &mut Bench<'_>) -> Result<usize> {
+    let slots = ring(bench, "rx0")?;
+    let slot = slots.iter().find(|slot| slot.empty);
+    Ok(slot.context("the ring is full")?.size as usize)
 }
 
 /// How many slots of a ring wait for the driver.

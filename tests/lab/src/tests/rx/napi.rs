@@ -7,11 +7,12 @@ use super::trace::Trace;
 use super::{heard, listen, netdev, ring, statistics, wait_until_empty, Deferral};
 use crate::check::Bench;
 use crate::net::{self, IFACE};
+use crate::steps::kernel::Flavour;
 use crate::tests::badinput::inject;
 use crate::tests::functional::EXPERIMENT;
 use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rising edges of all interrupt lines.
 fn edges(bench: &mut Bench<'_>) -> Result<u64> {
@@ -145,6 +146,124 @@ pub(super) fn busy_poll(bench: &mut Bench<'_>) -> Result<()> {
     ensure!(
         edges < u64::from(COUNT) / 2,
         "{edges} interrupts for {COUNT} datagrams"
+    );
+    Ok(())
+}
+
+/// A hundred frames far apart arrive.
+fn all_arrive(bench: &mut Bench<'_>) -> Result<()> {
+    const COUNT: u64 = 100;
+    let (_, before) = stored_and_received(bench)?;
+    let frames = json!({ "len": 60, "type": EXPERIMENT, "count": COUNT, "gap_ns": 2_000_000 });
+    inject(bench, frames)?;
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let received = stored_and_received(bench)?.1 - before;
+        if received == COUNT {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < end,
+            "{received} of {COUNT} frames received"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Without anybody's doing, GbEth defers its interrupts, except where they are threads anyhow, and
+/// is polled in a thread where it has one processor; both can be switched off, and frames arrive.
+pub(super) fn defaults(bench: &mut Bench<'_>) -> Result<()> {
+    let module = bench.driver.module();
+    bench.vm.ok(&format!("rmmod {module} 2> /dev/null; true"))?;
+    bench.up()?;
+    let gbeth = bench.vm.property("variant")? == "gbeth";
+    let script = format!("cd /sys/class/net/{IFACE}; cat gro_flush_timeout napi_defer_hard_irqs");
+    let deferral = bench.vm.ok(&script)?;
+    let deferral: Vec<&str> = deferral.split_whitespace().collect();
+    let threads = bench.machine.kernel == Flavour::Realtime;
+    let expected = if gbeth && !threads {
+        ["20000", "1"]
+    } else {
+        ["0", "0"]
+    };
+    ensure!(
+        deferral == expected,
+        "interrupts are deferred by {deferral:?}, not {expected:?}"
+    );
+    let threaded = bench
+        .vm
+        .ok(&format!("cat /sys/class/net/{IFACE}/threaded"))?;
+    let expected = if gbeth && bench.machine.cpus == 1 {
+        "1"
+    } else {
+        "0"
+    };
+    ensure!(
+        threaded.trim() == expected,
+        "threaded is {threaded}, not {expected}"
+    );
+    all_arrive(bench)?;
+    bench.vm.ok(&format!(
+        "cd /sys/class/net/{IFACE} || exit 1
+         echo 0 > napi_defer_hard_irqs; echo 0 > gro_flush_timeout; echo 0 > threaded
+         [ \"$(cat napi_defer_hard_irqs gro_flush_timeout threaded | tr -d '\\n')\" = 000 ]"
+    ))?;
+    all_arrive(bench)?;
+    // The defaults again, for whoever comes next.
+    bench.vm.ok(&format!("rmmod {module}"))?;
+    bench.up()
+}
+
+/// A socket that takes what comes and counts it, until nothing comes for two seconds.
+const SINK: &str = "python3 -IS -c '
+import _socket as socket
+s = socket.socket(2, 2)
+s.bind((\"\", PORT))
+print(\"listening\", flush=True)
+s.settimeout(2)
+n = 0
+try:
+    while s.recv(2048): n += 1
+except OSError:
+    print(n)'";
+
+/// More datagrams than the guest can take, for ten seconds: a process goes on, and so does the one
+/// that they are for; what the device stored is received, and nothing stalls.
+pub(super) fn flood(bench: &mut Bench<'_>) -> Result<()> {
+    const SECONDS: u64 = 10;
+    const GAP_NS: u64 = 20_000;
+    bench.up()?;
+    let sink = SINK.replace("PORT", &PORT.to_string());
+    listen(bench, &sink, "/tmp/sink")?;
+    bench.vm.ok("rm -f /tmp/beats
+         (while sleep 0.1; do echo >> /tmp/beats; done) > /dev/null 2>&1 &
+         echo $! > /tmp/beats.pid")?;
+    let before = stored_and_received(bench)?;
+    let frame = datagram(&for_the_guest(bench)?, 60, 1);
+    let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    inject(
+        bench,
+        json!({ "hex": hex, "count": SECONDS * 1_000_000_000 / GAP_NS, "gap_ns": GAP_NS }),
+    )?;
+    let beats = bench.vm.ok_within(
+        &format!("sleep {SECONDS}; wc -l < /tmp/beats; kill $(cat /tmp/beats.pid)"),
+        60,
+    )?;
+    wait_until_empty(bench, "rx0")?;
+    let taken = heard(bench, "/tmp/sink")?;
+    let after = stored_and_received(bench)?;
+    let (stored, received) = (after.0 - before.0, after.1 - before.1);
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let beats = number(&beats).context("no beats")?;
+    let taken = taken.first().and_then(|line| number(line));
+    let taken = taken.context("the socket has no count")?;
+    ensure!(
+        beats > 2 * SECONDS,
+        "a process was run {beats} times in {SECONDS} seconds"
+    );
+    ensure!(
+        stored == received && taken > 200 * SECONDS,
+        "the device stored {stored} datagrams, {received} were received, {taken} reached the socket"
     );
     Ok(())
 }

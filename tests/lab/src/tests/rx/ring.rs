@@ -2,8 +2,9 @@
 //! The ring, whatever is received: what is wrong is counted once and where it belongs, and every
 //! slot is armed again, with a buffer of its own.
 
-use super::{filled, ring, statistics, wait_until_empty, Deferral};
+use super::{checksum, filled, ring, statistics, wait_until_empty, Deferral};
 use crate::check::Bench;
+use crate::net::IFACE;
 use crate::tests::badinput::inject;
 use crate::tests::functional::EXPERIMENT;
 use anyhow::{ensure, Context, Result};
@@ -57,6 +58,76 @@ pub(super) fn intact(bench: &mut Bench<'_>, queue: &str, size: usize) -> Result<
     let sizes: BTreeSet<u64> = buffers.iter().map(|buffer| buffer.1).collect();
     ensure!(sizes.len() == 1, "slots have room for {sizes:?} bytes");
     Ok(())
+}
+
+/// A frame counts with its Ethernet header, and without what the device appends, in one part or in
+/// several.
+pub(super) fn bytes(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let gbeth = bench.vm.property("variant")? == "gbeth";
+    let lengths: &[u64] = if gbeth {
+        &[60, 1514, 7000]
+    } else {
+        &[60, 1514]
+    };
+    for &len in lengths {
+        let of_queue = "rx_queue_0_bytes";
+        let before = statistics(bench, &["rx_bytes"], &[of_queue])?;
+        inject(bench, json!({ "len": len, "type": EXPERIMENT }))?;
+        wait_until_empty(bench, "rx0")?;
+        // The poll counts when it has passed all up.
+        bench.vm.ok("sleep 0.1")?;
+        let after = statistics(bench, &["rx_bytes"], &[of_queue])?;
+        for name in ["rx_bytes", of_queue] {
+            let rise = after[name] - before[name];
+            ensure!(rise == len, "{name} rose by {rise} over a frame of {len}");
+        }
+    }
+    Ok(())
+}
+
+/// Frames up to the limit of `rx-copybreak` are copied, right to the byte, and their buffers stay
+/// in their slots; longer ones are not.
+pub(super) fn copied(bench: &mut Bench<'_>) -> Result<()> {
+    const LIMIT: usize = 256;
+    const COUNT: usize = 32;
+    bench.up()?;
+    let set = |bench: &mut Bench<'_>, limit| {
+        let command = format!("ethtool --set-tunable {IFACE} rx-copybreak {limit}");
+        bench.vm.ok(&command).map(drop)
+    };
+    // How many slots have another buffer after frames of this length.
+    let moved = |bench: &mut Bench<'_>, len: usize| -> Result<usize> {
+        let size = ring(bench, "rx0")?.len();
+        let before = ring(bench, "rx0")?;
+        inject(
+            bench,
+            json!({ "len": len, "type": EXPERIMENT, "count": COUNT }),
+        )?;
+        intact(bench, "rx0", size)?;
+        let after = ring(bench, "rx0")?;
+        let pairs = before.iter().zip(&after);
+        Ok(pairs.filter(|(a, b)| a.pointer != b.pointer).count())
+    };
+    let expect = |bench: &mut Bench<'_>, limit: usize, len: usize, copies: bool| -> Result<()> {
+        let moved = moved(bench, len)?;
+        // Buffers that were passed up may come back to their old slots.
+        ensure!(
+            if copies { moved == 0 } else { moved > COUNT / 4 },
+            "with a limit of {limit}, {moved} of {COUNT} slots have another buffer after frames of \
+             {len} bytes"
+        );
+        Ok(())
+    };
+
+    set(bench, LIMIT)?;
+    for (len, copies) in [(60, true), (LIMIT - 4, true), (LIMIT, false), (1000, false)] {
+        expect(bench, LIMIT, len, copies)?;
+    }
+    let judged = checksum::near(bench, LIMIT);
+    set(bench, 0)?;
+    judged?;
+    expect(bench, 0, 60, false)
 }
 
 /// A way for a frame to be bad.

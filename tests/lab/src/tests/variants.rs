@@ -376,7 +376,8 @@ const COUNT: u64 = 300;
 
 /// Frames far enough from each other for an interrupt each, and what they cost.
 fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Costs> {
-    const GAP_NS: u64 = 2_000_000;
+    // A host with little time to spare must keep up.
+    const GAP_NS: u64 = 10_000_000;
     bench.up()?;
     bench.vm.ok(&format!(
         "cd /sys/class/net/{IFACE}
@@ -388,7 +389,7 @@ fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Cost
         bench,
         json!({ "len": 60, "type": EXPERIMENT, "count": COUNT, "gap_ns": GAP_NS }),
     )?;
-    bench.vm.ok("sleep 1")?;
+    bench.vm.ok("sleep 4")?;
     let after = costs(bench)?;
     bench.vm.ok(&format!(
         "cd /sys/class/net/{IFACE}
@@ -426,8 +427,9 @@ fn mmio(bench: &mut Bench<'_>) -> Result<()> {
     let costs = spaced_frames(bench, 0, 0)?;
     show(bench, &costs);
     let Costs { edges, .. } = costs;
+    // One access too many for each is more than others may have.
     ensure!(
-        edges > COUNT / 10,
+        edges > 2 * SLACK,
         "{COUNT} frames raised only {edges} interrupts"
     );
     ensure!(

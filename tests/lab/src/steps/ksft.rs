@@ -23,6 +23,8 @@ const PACKAGES: &[&str] = &[
     "socat",
     "iputils-ping",
     "jq",
+    "coreutils",
+    "libbpf-dev",
     "libc6-dev",
     "libgcc-14-dev",
     "linux-libc-dev",
@@ -44,7 +46,20 @@ const SOURCES: &[&str] = &[
 ];
 
 /// Programs of the tests, relative to the directory of the selftests.
-const PROGRAMS: &[&str] = &["drivers/net/napi_id_helper", "net/lib/csum"];
+const PROGRAMS: &[&str] = &[
+    "drivers/net/napi_id_helper",
+    "net/lib/csum",
+    "net/lib/xdp_helper",
+];
+
+/// The same for BPF.
+const BPF_PROGRAMS: &[&str] = &["net/lib/xdp_dummy.bpf"];
+
+/// Programs that the tests call, and that are ours.
+const STAND_INS: &[(&str, &str)] = &[
+    ("bpftrace", include_str!("../../../ksft/bpftrace")),
+    ("ethtool", include_str!("../../../ksft/ethtool")),
+];
 
 /// Parts of the packages that only the compiler needs, or nobody.
 const DROPPED: &[&str] = &[
@@ -65,6 +80,8 @@ pub(crate) fn get(env: &Env) -> Result<PathBuf> {
         .text(&PACKAGES.join(" "))
         .text(&SOURCES.join(" "))
         .text(&PROGRAMS.join(" "))
+        .text(&BPF_PROGRAMS.join(" "))
+        .text(&format!("{STAND_INS:?}"))
         .text(&source::id(env, &root, &stock)?)
         .finish();
     let step = Step {
@@ -115,13 +132,24 @@ fn build(root: &root::Root, source: &Path, work: &Work<'_>) -> Result<()> {
             )
         })
         .collect();
+    let compile_bpf: String = BPF_PROGRAMS
+        .iter()
+        .map(|program| {
+            format!(
+                "clang --target=bpf -O2 -g -isystem /sysroot/usr/include \
+                     -isystem /sysroot/usr/include/aarch64-linux-gnu \
+                     -c -o $selftests/{program}.o $selftests/{program}.c\n"
+            )
+        })
+        .collect();
     let script = format!(
         "tar -C /sysroot --exclude=./dev -xf /out/packages.tar
          for link in lib bin sbin; do [ -e /sysroot/$link ] || ln -s usr/$link /sysroot/$link; done
          mkdir /tree/ksft
          cd /source && cp -a --parents {} /tree/ksft/
          selftests=/tree/ksft/tools/testing/selftests
-         {compile}",
+         set -e
+         {compile}{compile_bpf}",
         SOURCES.join(" ")
     );
     work.run(&mut root.command(&binds, &script))?;
@@ -134,6 +162,10 @@ fn build(root: &root::Root, source: &Path, work: &Work<'_>) -> Result<()> {
         })
     })?;
     archive.tree(&tree)?;
+    archive.dir("ksft/bin")?;
+    for (name, program) in STAND_INS {
+        archive.file(&format!("ksft/bin/{name}"), 0o755, program.as_bytes())?;
+    }
     archive.finish()?;
     for path in [&sysroot, &tree] {
         fs::remove_dir_all(path)?;

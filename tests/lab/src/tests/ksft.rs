@@ -9,6 +9,7 @@ use crate::net;
 use crate::vm::{Machine, Net};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::BTreeMap;
+use std::fs;
 
 /// Variants whose results are kept: one queue and two.
 const VARIANTS: &[&str] = &["gbeth", "gen3"];
@@ -21,6 +22,7 @@ const PROGRAMS: &[(&str, u64, Kind)] = &[
     ("drivers/net/napi_id.py", 60, Kind::Python),
     ("drivers/net/napi_threaded.py", 120, Kind::Python),
     ("drivers/net/ring_reconfig.py", 300, Kind::Python),
+    ("drivers/net/netpoll_basic.py", 240, Kind::Python),
     ("drivers/net/hw/irq.py", 120, Kind::Python),
     ("drivers/net/hw/nic_timestamp.py", 120, Kind::Python),
     ("drivers/net/hw/csum.py", 300, Kind::Python),
@@ -49,6 +51,8 @@ pub(crate) fn tests() -> Vec<Test> {
             for index in 0..PROGRAMS.len() {
                 let machine = Machine {
                     selftests: true,
+                    // Interrupts are moved to the third.
+                    cpus: 4,
                     memory: 1536,
                     ..Machine::with(variant, Net::Pair)
                 };
@@ -70,7 +74,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// A test function for each program: functions carry no data.
 const RUN: [fn(&mut Bench<'_>) -> Result<()>; PROGRAMS.len()] = [
     run::<0>, run::<1>, run::<2>, run::<3>, run::<4>, run::<5>, run::<6>, run::<7>, run::<8>,
-    run::<9>, run::<10>,
+    run::<9>, run::<10>, run::<11>,
 ];
 
 /// `drivers/net/hw/irq.py` is `irq`.
@@ -86,19 +90,33 @@ const SET_UP: &str = "
     for i in eth0 eth1; do ip link set $i down; ip addr flush dev $i; done
     sysctl -q -w net.ipv6.conf.eth0.keep_addr_on_down=1 net.ipv6.conf.all.disable_ipv6=0";
 
+/// The partner must be able to send wrong checksums, which the engine would put right.
 const PARTNER: &str = "
+    if modprobe -q netconsole && [ ! -e /sys/kernel/config/netconsole ]; then
+        mount -t configfs none /sys/kernel/config
+    fi
     ip netns add ns-remote && ip link set eth1 netns ns-remote || exit 1
     ip addr add 192.0.3.1/24 dev eth0; ip addr add 2001:db8:1::1/64 dev eth0 nodad
     ip -n ns-remote addr add 192.0.3.2/24 dev eth1
     ip -n ns-remote addr add 2001:db8:1::2/64 dev eth1 nodad
+    ip netns exec ns-remote ethtool -K eth1 tx off 2> /dev/null
     ip link set eth0 up; ip -n ns-remote link set eth1 up; ip -n ns-remote link set lo up
     for i in $(seq 100); do ping -c 1 -W 1 192.0.3.2 > /dev/null 2>&1 && break; done
-    export NETIF=eth0 LOCAL_V4=192.0.3.1 REMOTE_V4=192.0.3.2
+    export PATH=/ksft/bin:$PATH NETIF=eth0 LOCAL_V4=192.0.3.1 REMOTE_V4=192.0.3.2
     export LOCAL_V6=2001:db8:1::1 REMOTE_V6=2001:db8:1::2 LOCAL_PREFIX_V6=2001:db8:2::0/64
     export REMOTE_TYPE=netns REMOTE_ARGS=ns-remote KSFT_MACHINE_SLOW=yes DISRUPTIVE=True";
 
 fn run<const INDEX: usize>(bench: &mut Bench<'_>) -> Result<()> {
     let (path, seconds, kind) = PROGRAMS[INDEX];
+    // The tests of the kernel's network subsystem get a second try, too: some wait for a fixed time
+    // only, however busy the host is.
+    if let Ok(()) = attempt(bench, path, seconds, kind) {
+        return Ok(());
+    }
+    attempt(bench, path, seconds, kind)
+}
+
+fn attempt(bench: &mut Bench<'_>, path: &str, seconds: u64, kind: Kind) -> Result<()> {
     let (dir, file) = path.rsplit_once('/').context("no directory")?;
     if bench.vm.run("[ -e /sys/class/net/eth0 ]", 10)?.status != 0 {
         net::load(bench.vm, bench.driver)?;
@@ -114,6 +132,12 @@ fn run<const INDEX: usize>(bench: &mut Bench<'_>) -> Result<()> {
     let output = bench.vm.run(
         &format!("{SET_UP}\ncd /ksft/tools/testing/selftests/{dir} || exit 1\n{command}"),
         seconds,
+    )?;
+    let variant = bench.machine.variant;
+    let name = format!("ksft-{}-{variant}-{}", bench.driver, short(path));
+    fs::write(
+        bench.parts.logs.join(name).with_extension("output"),
+        &output.text,
     )?;
     let results = match kind {
         Kind::Alone => BTreeMap::from([(
@@ -132,8 +156,6 @@ fn run<const INDEX: usize>(bench: &mut Bench<'_>) -> Result<()> {
         output.text
     );
     ensure!(!results.is_empty(), "no result:\n{}", output.text);
-    let machine = bench.vm.property("variant")?;
-    let variant = machine.as_str().unwrap_or_default();
     let differences = differences(bench.driver, variant, short(path), &results);
     if !differences.is_empty() {
         bail!("{}\n{}", differences.join("\n"), output.text);

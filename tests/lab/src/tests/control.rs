@@ -561,7 +561,7 @@ fn tries(bench: &mut Bench<'_>) -> Result<()> {
                      done",
                     count.min(20)
                 ),
-                60,
+                300,
             )?;
         }
         Ok(())

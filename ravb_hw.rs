@@ -148,6 +148,12 @@ register! {
         8:8 tfen => bool;
     }
 
+    /// Error interrupt mask.
+    pub(crate) EIC(u32) @ 0x358 {
+        /// Errors that are not used here.
+        10:0 errors;
+    }
+
     /// Error status.
     pub(crate) EIS(u32) @ 0x35c {
         /// Errors that are not used here.
@@ -1115,6 +1121,8 @@ impl<'bound> Regs<'bound> {
         let ris2 = io.read(RIS2);
 
         io.write_reg(RIC2::zeroed());
+        // No other error is asked for. One that is enabled all the same would be raised for ever.
+        io.write_reg(EIC::zeroed());
         self.hw.losses_masked.store(true, Relaxed);
         // Zeroes clear: everything that is enabled is handled by the caller.
         io.write(RIS2, (0x0003_ffff & !self.all_queues()).into());

@@ -25,6 +25,7 @@
 //! | [`rules`], [`counters`], `record` | what a driver does wrong, what it costs, in which order |
 //! | `control`, `partner` | control page, by which a guest drives a measurement; its TCP peer |
 //! | `faults`, `inject`, `watch` | misbehaviour and frames on demand, watch windows |
+//! | `hostile` | a device that lies at random |
 //! | [`properties`] | everything that can be set or read by name |
 #![deny(unsafe_code)]
 
@@ -37,6 +38,7 @@ mod faults;
 pub mod ffi;
 mod gptp;
 mod host;
+mod hostile;
 mod inject;
 mod irq;
 mod model;

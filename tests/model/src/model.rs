@@ -7,6 +7,7 @@ use crate::dmac::Dmac;
 use crate::faults::Faults;
 use crate::gptp::Gptp;
 use crate::host::Host;
+use crate::hostile::Hostile;
 use crate::modes::{Mode, Modes};
 use crate::phy::{Mdio, Phy, PhyConfig};
 use crate::record::Record;
@@ -98,6 +99,7 @@ pub struct Model {
     pub(crate) irq_levels: u32,
     pub(crate) settings: Settings,
     pub(crate) faults: Faults,
+    pub(crate) hostile: Hostile,
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
     pub(crate) watch: Watch,
@@ -127,6 +129,7 @@ impl Model {
             irq_levels: 0,
             settings: Settings::default(),
             faults: Faults::default(),
+            hostile: Hostile::default(),
             rules: Rules::default(),
             counters: Counters::new(variant.irqs + 1),
             watch: Watch::default(),
@@ -168,8 +171,11 @@ impl Model {
         self.rules.count(rule)
     }
 
-    /// Counts and logs a broken rule.
+    /// Counts and logs a broken rule; not while the device itself keeps none.
     pub(crate) fn broken(&mut self, h: &mut dyn Host, rule: Rule, detail: &str) {
+        if self.hostile.is_on() {
+            return;
+        }
         if let Some(line) = self.rules.broken(rule, detail) {
             h.log(&line);
         }
@@ -205,6 +211,7 @@ impl Model {
             .min(self.gptp_deadline())
             .min(phy)
             .min(self.stream_deadline())
+            .min(self.hostile_deadline())
     }
 
     /// The time asked for has come.
@@ -223,6 +230,7 @@ impl Model {
             self.run_rx(h, t);
             self.run_stream(h, t);
             self.run_tx(h, t);
+            self.run_hostile(h, t);
             self.sample_pins();
             self.try_mode_change(h);
         }

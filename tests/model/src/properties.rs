@@ -410,6 +410,23 @@ pub static TABLE: &[Property] = &[
             "Time between the parts of one received frame"),
     number!("collide-every", true, faults.collide_every, parse_u32,
             "In half duplex one frame in so many collides once; 0 for none"),
+    Property {
+        name: "hostile", at_runtime: true,
+        description: "Seed of what a lying device does; 0: honest, which ends all faults, too",
+        get: |m| m.hostile.seed.to_string(),
+        set: Some(|m, h, text| {
+            let seed = parse_number(text)?;
+            m.set_hostile(h, seed);
+            Ok(())
+        }),
+    },
+    number!("hostile-gap-ns", true, hostile.gap_ns, parse_number,
+            "Time between two acts of a lying device, on the average"),
+    number!("hostile-acts", true, hostile.acts, parse_u32,
+            "What it does, a sum of: 1 receive descriptors, 2 transmit descriptors, 4 status, \
+             8 registers, 16 delays"),
+    result!("hostile-events", "Number of descriptors it has written to",
+            |m| m.hostile.events.to_string()),
     action!("inject", "JSON: frames to be received; see the documentation of the module inject",
             |m, h, text| m.inject(h, text)),
     action!("emac-status", "Number: bits of ECSR that come up, as by an event of the MAC",

@@ -52,6 +52,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// Queue, address, number of descriptors and their size of each ring, the link not counted.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = (usize, u64, u64, u64)> + '_ {
+        self.rings.iter().map(|ring| {
+            let count = (ring.end - ring.start) / ring.stride - 1;
+            (ring.queue, ring.start, count, ring.stride)
+        })
+    }
+
     pub(crate) fn prefetched(&self, addr: u64) -> Option<[u8; 8]> {
         self.prefetched.get(&addr).copied()
     }

@@ -188,7 +188,7 @@ fn fail_each(bench: &mut Bench<'_>, once: &str, undo: &str) -> Result<()> {
 }
 
 /// Memory that nothing points to any more, as kmemleak tells it, which forgets it then.
-fn leaks(bench: &mut Bench<'_>) -> Result<String> {
+pub(super) fn leaks(bench: &mut Bench<'_>) -> Result<String> {
     // What was freed by RCU a moment ago, or is young, does not count: hence two scans.
     bench.vm.ok_within(
         "cd /sys/kernel/debug; sleep 6; echo scan > kmemleak; sleep 1; echo scan > kmemleak

@@ -14,6 +14,7 @@ mod control;
 mod cycles;
 mod functional;
 mod host;
+mod hostile;
 mod ksft;
 mod kunit;
 mod registers;
@@ -169,5 +170,6 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(arch::tests());
     tests.extend(tx::tests());
     tests.extend(bench::tests());
+    tests.extend(hostile::tests());
     tests
 }

@@ -131,17 +131,18 @@ impl Bench<'_> {
         }
     }
 
+    /// Loads the driver, unless a test before has left it loaded.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        let script = format!("[ -d /sys/module/{} ]", self.driver.module());
+        if self.vm.run(&script, 10)?.status == 0 {
+            return Ok(());
+        }
+        net::load(self.vm, self.driver)
+    }
+
     /// The usual state: driver loaded, interface up with an address, carrier.
     pub(crate) fn up(&mut self) -> Result<()> {
-        let module = self.driver.module();
-        if self
-            .vm
-            .run(&format!("[ -d /sys/module/{module} ]"), 10)?
-            .status
-            != 0
-        {
-            net::load(self.vm, self.driver)?;
-        }
+        self.load()?;
         self.vm
             .ok(&self.up_script())
             .context("the interface does not come up")?;

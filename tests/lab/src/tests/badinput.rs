@@ -126,7 +126,7 @@ fn nothing_held(bench: &mut Bench<'_>) -> Result<()> {
 
 /// Without a PHY the interface exists but does not open; it says so, and can be tried again.
 fn open_fails(bench: &mut Bench<'_>) -> Result<()> {
-    net::load(bench.vm, bench.driver)?;
+    bench.load()?;
     for attempt in 1..=3 {
         let mark = bench.vm.console_mark("open")?;
         let output = bench.vm.run(&format!("ip link set {IFACE} up"), 20)?;
@@ -148,7 +148,7 @@ fn open_fails(bench: &mut Bench<'_>) -> Result<()> {
 /// The device tree promises a PHY that does not answer: open fails or there is no link, and the
 /// interface can be closed.
 fn phy_silent(bench: &mut Bench<'_>) -> Result<()> {
-    net::load(bench.vm, bench.driver)?;
+    bench.load()?;
     for _ in 0..2 {
         let output = bench.vm.run(&format!("ip link set {IFACE} up"), 20)?;
         if output.status == 0 {

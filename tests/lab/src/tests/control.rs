@@ -588,7 +588,7 @@ fn failed_open(bench: &mut Bench<'_>, property: &str, values: [&str; 2]) -> Resu
 
 /// The same without a PHY.
 fn failed_open_without_phy(bench: &mut Bench<'_>) -> Result<()> {
-    net::load(bench.vm, bench.driver)?;
+    bench.load()?;
     tries(bench)
 }
 

@@ -118,7 +118,7 @@ fn ours() -> Vec<Line> {
         line("single-cost", false, frames("gbeth"), cost::single),
         line("single-cost-gen3", true, frames("gen3"), cost::single),
         line("descriptors", false, watched("gbeth"), cost::descriptors),
-        line("consumed", true, frames("gbeth"), paths::consumed),
+        line("consumed", false, frames("gbeth"), paths::consumed),
         line("netconsole", false, frames("gbeth"), paths::netconsole),
         line(
             "timestamps",

@@ -67,7 +67,7 @@ pub(super) fn events(
 ) -> Result<u64> {
     bench.vm.ok(&format!(
         "cd {TRACING} && echo > trace && echo '{filter}' > events/{event}/filter &&
-         echo 1 > events/{event}/enable"
+         echo 1 > events/{event}/enable && echo 1 > tracing_on"
     ))?;
     let result = action(bench);
     let name = event.rsplit('/').next().unwrap_or(event);

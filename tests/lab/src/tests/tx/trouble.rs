@@ -151,7 +151,7 @@ fn mapped(bench: &mut Bench<'_>) -> Result<u64> {
 /// given back; what was mapped of it is not any more. All others are sent as they are.
 pub(super) fn unmapped(bench: &mut Bench<'_>) -> Result<()> {
     const COUNT: u32 = 1000;
-    net::load(bench.vm, bench.driver)?;
+    bench.load()?;
     // Few buffers to receive, many slots to send from.
     bench.vm.ok(&format!("ethtool -G {IFACE} rx 64 tx 1024"))?;
     bench.up()?;

@@ -50,7 +50,7 @@ pub(crate) fn tests() -> Vec<Test> {
         run,
     };
     let ours = vec![
-        line("short", false, "gbeth", short),
+        line("short", true, "gbeth", short),
         line("short-gen3", true, "gen3", short),
         line("campaign", true, "gbeth", campaign),
         line("campaign-gen3", true, "gen3", campaign),

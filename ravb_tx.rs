@@ -397,7 +397,8 @@ impl<'a, 'bound> Filler<'a, 'bound> {
             bytes: 0,
         };
 
-        self.skip(header_len)?;
+        // They are in the first piece.
+        self.advance(header_len as u32);
         while let Some(payload) = segments.next(&mut self.copied)? {
             self.copied_len = header_len;
             self.frame(payload)?;
@@ -459,12 +460,6 @@ impl<'a, 'bound> Filler<'a, 'bound> {
         self.skb.copy_to(self.offset, to)?;
         self.copied_len = end;
         self.advance(len);
-        Ok(())
-    }
-
-    /// Passes over headers, which are in the first piece.
-    fn skip(&mut self, len: usize) -> Result {
-        self.advance(u32::try_from(len)?);
         Ok(())
     }
 

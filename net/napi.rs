@@ -226,7 +226,7 @@ impl<P: Poll> Napi<P> {
 /// meanwhile on the same CPU can be put where the poll takes them from. The core leaves it out for
 /// threads and sockets that poll, so that their buffers go through a ring with a lock. A poll keeps
 /// bottom halves off, whoever does it: it cannot move to another CPU, and nothing else that handles
-/// packets runs on this one.
+/// packets runs on this one. Under `PREEMPT_RT` that need not be so, and nothing is claimed.
 ///
 /// The core clears it where a poll is completed, before another CPU can poll. That it is cleared
 /// here again does no harm: buffers of a poll without an owner go through the ring.
@@ -251,9 +251,11 @@ impl Owner {
         // SAFETY: The context is valid while it is polled.
         let place = unsafe { &raw mut (*napi).list_owner };
         // Without a budget this is netpoll, which may have interrupts off instead of softirqs.
-        //
-        // SAFETY: Readers expect that the value changes at any time.
-        if budget == 0 || unsafe { place.read_volatile() } != Self::NOBODY {
+        if cfg!(CONFIG_PREEMPT_RT) || budget == 0 {
+            return Self(None);
+        }
+        // SAFETY: Valid as above. Readers expect that the value changes at any time.
+        if unsafe { place.read_volatile() } != Self::NOBODY {
             return Self(None);
         }
         // SAFETY: As above; nobody else writes while the context is polled.

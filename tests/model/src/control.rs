@@ -174,7 +174,7 @@ impl Model {
         if !self.settings.control {
             return;
         }
-        if let Some(answer) = self.control.partner.hear(frame) {
+        for answer in self.control.partner.hear(frame) {
             self.enqueue_arrival(t, t + partner::LATENCY, Arrival::of(answer.into()));
         }
     }

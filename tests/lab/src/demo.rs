@@ -138,8 +138,7 @@ fn median(iperf: &Iperf, vm: &mut Vm, direction: Direction) -> Result<f64> {
     for _ in 0..TCP_RUNS {
         rates.push(iperf.tcp(vm, direction, SECONDS)?);
     }
-    rates.sort_by(f64::total_cmp);
-    Ok(rates[rates.len() / 2])
+    Ok(net::median(rates))
 }
 
 /// Whether a line of the console comes from the driver, its PHY or its interface.

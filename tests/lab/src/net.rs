@@ -240,6 +240,12 @@ pub(crate) fn serve(path: &Path) -> Result<u16> {
     Ok(port)
 }
 
+/// The one in the middle.
+pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
 fn mbps(sum: &Value) -> Result<f64> {
     let rate = sum["bits_per_second"]
         .as_f64()

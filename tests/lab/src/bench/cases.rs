@@ -15,8 +15,10 @@ pub(super) struct Case {
 
 #[derive(Clone, Debug)]
 enum Traffic {
-    /// Frames of a type that nobody waits for: the shortest way through the stack.
+    /// Frames of a type that nobody waits for, the shortest way through the stack, or UDP to a
+    /// program.
     Receive {
+        ethertype: u32,
         size: u32,
         burst: u32,
         /// Nanoseconds from the start of one burst to that of the next.
@@ -59,7 +61,12 @@ pub(super) const WARM_UP: &str = "modprobe pktgen || fail pktgen
 sleep 30
 ctl 0x04 60; ctl 0x08 4096; ctl 0x0c 64; ctl 0x10 400000
 ctl 0x14 0x88b5; ctl 0x18 1; ctl 0x1c 0; ctl 0x20 1000; sleep 0.2
+/lab/flood sink &
 ";
+
+/// A type of frames that nobody waits for.
+const NOBODY: u32 = 0x88b5;
+const IPV4: u32 = 0x0800;
 
 /// The cases of a variant.
 pub(super) fn of(variant: &str) -> Vec<Case> {
@@ -67,6 +74,7 @@ pub(super) fn of(variant: &str) -> Vec<Case> {
         name,
         title,
         traffic: Traffic::Receive {
+            ethertype: NOBODY,
             size,
             burst,
             gap,
@@ -145,6 +153,19 @@ pub(super) fn of(variant: &str) -> Vec<Case> {
         traffic: Traffic::Tcp,
         counts: FEW,
     });
+    cases.push(Case {
+        name: "rx_udp",
+        title: "RX 1518 B, UDP to a socket",
+        traffic: Traffic::Receive {
+            ethertype: IPV4,
+            size: 1514,
+            // As many as a socket holds that is not read in between.
+            burst: 64,
+            gap: 1_600_000,
+            hold: false,
+        },
+        counts: FEW,
+    });
     if variant == "gbeth" {
         // A ring of 1024 descriptors holds any of these bursts.
         cases.push(receive(
@@ -206,13 +227,14 @@ impl Case {
         let end = mark + 1;
         match self.traffic {
             Traffic::Receive {
+                ethertype,
                 size,
                 burst,
                 gap,
                 hold,
             } => format!(
                 "ctl 0x04 {size}; ctl 0x08 {count}; ctl 0x0c {burst}; ctl 0x10 {gap}
-                 ctl 0x14 0x88b5; ctl 0x18 1; ctl 0x1c {}
+                 ctl 0x14 {ethertype}; ctl 0x18 1; ctl 0x1c {}
                  mark {mark}; ctl 0x20 {}; sleep {WINDOW}; mark {end}\n",
                 u32::from(hold),
                 1_000_000 + phase

@@ -3,9 +3,11 @@
 //! `Documentation/benchmarks.rst` that holds figures, and its plots.
 
 use super::cost::{interval, rounded, Cost};
+use super::flood::{self, Config, Experiment, Floods, Machine, Way, CONFIGS};
+use super::iperf::Rates;
 use super::profile::{Place, PLACES};
-use super::svg::{bars, Bar};
-use super::{Measured, VARIANTS};
+use super::svg::{bars, lines, Bar, Line};
+use super::{Measured, Pair, Results, VARIANTS};
 use crate::env::Env;
 use crate::report;
 use anyhow::{Context, Result};
@@ -45,6 +47,7 @@ const RATIOS: &[(&str, &str, Part)] = &[
     ("rx_paced", "rx_paced", Cost::all),
     ("tx_64_burst", "tx_64_burst", Cost::all),
     ("tx_tcp_1514", "tx_tcp_1514", Cost::all),
+    ("rx_udp", "rx_udp", Cost::all),
 ];
 
 type Part = fn(&Cost) -> f64;
@@ -127,8 +130,8 @@ impl Measured {
 }
 
 /// Writes everything; the documentation only if all was measured.
-pub(super) fn write(env: &Env, results: &[Measured], complete: bool) -> Result<()> {
-    for result in results {
+pub(super) fn write(env: &Env, results: &Results, complete: bool) -> Result<()> {
+    for result in &results.costs {
         println!(
             "\n{}\n\n{}",
             result.heading(),
@@ -151,25 +154,43 @@ pub(super) fn write(env: &Env, results: &[Measured], complete: bool) -> Result<(
             );
         }
     }
-    report::write(env, "bench", &json(results))?;
+    if let Some(experiment) = &results.experiment {
+        for (heading, rows) in experiment.tables(&results.costs)? {
+            println!("\n{heading}\n\n{}", report::table(&rows));
+        }
+    }
+    if let Some(rates) = &results.iperf {
+        println!("\n{IPERF}\n\n{}", report::table(&rates.rows()));
+    }
+    report::write(env, "bench", &json(results)?)?;
     if complete {
         document(env, results)?;
     }
     Ok(())
 }
 
-fn json(results: &[Measured]) -> Value {
+fn json(results: &Results) -> Result<Value> {
     let mut ratios = Map::new();
     for (key, case, of) in RATIOS {
-        if let Some(result) = headline(results).find(|result| result.case.name == *case) {
+        if let Some(result) = headline(&results.costs).find(|result| result.case.name == *case) {
             ratios.insert(key.to_string(), rounded(result.ratio(*of)));
         }
     }
-    json!({
-        "unit": "instructions per packet, Rust / C on the stock kernel under QEMU -icount",
+    if let Some(experiment) = &results.experiment {
+        // Where the line is what limits, it limits the ratio too.
+        let (limited, _) = experiment.limited.ratio()?;
+        ratios.insert("udp_goodput_1cpu".into(), rounded(limited));
+        let (first, _) = experiment.first.ratio()?;
+        ratios.insert("udp_goodput_1cpu_first_loss".into(), rounded(first));
+    }
+    Ok(json!({
+        "unit": "instructions per packet, Rust / C on the stock kernel under QEMU -icount; \
+                 of goodput Mbit/s, Rust / C",
         "ratios": ratios,
-        "cases": results.iter().map(Measured::json).collect::<Vec<_>>(),
-    })
+        "cases": results.costs.iter().map(Measured::json).collect::<Vec<_>>(),
+        "experiment": results.experiment.as_ref().map(Experiment::json),
+        "iperf3": results.iperf.as_ref().map(Pair::json),
+    }))
 }
 
 /// What the headline figures are taken from.
@@ -179,14 +200,30 @@ fn headline(results: &[Measured]) -> impl Iterator<Item = &Measured> {
         .filter(|result| result.variant == "gbeth" && !result.coherent)
 }
 
-const BEGIN: &str = ".. begin of what make bench writes\n";
-const END: &str = ".. end of what make bench writes\n";
+/// Puts `text` between the two lines of Documentation/benchmarks.rst that name who writes there.
+fn fill(env: &Env, who: &str, text: &str) -> Result<()> {
+    let path = env.project.join("Documentation/benchmarks.rst");
+    let old = fs::read_to_string(&path).context("Documentation/benchmarks.rst is missing")?;
+    let (begin, end) = (
+        format!(".. begin of what {who} writes\n"),
+        format!(".. end of what {who} writes\n"),
+    );
+    let parts = || {
+        let (head, rest) = old.split_once(&begin)?;
+        Some((head, rest.split_once(&end)?.1))
+    };
+    let (head, tail) =
+        parts().with_context(|| format!("benchmarks.rst has no place for what {who} writes"))?;
+    fs::write(&path, format!("{head}{begin}\n{text}\n{end}{tail}"))?;
+    Ok(())
+}
 
-fn document(env: &Env, results: &[Measured]) -> Result<()> {
+fn document(env: &Env, results: &Results) -> Result<()> {
     let plots = env.project.join("Documentation/benchmarks");
     fs::create_dir_all(&plots)?;
     for variant in VARIANTS {
         let chosen: Vec<&Measured> = results
+            .costs
             .iter()
             .filter(|result| result.variant == variant && !result.coherent)
             .collect();
@@ -199,22 +236,15 @@ fn document(env: &Env, results: &[Measured]) -> Result<()> {
             places(variant, &chosen),
         )?;
     }
-    let path = env.project.join("Documentation/benchmarks.rst");
-    let text = fs::read_to_string(&path).context("Documentation/benchmarks.rst is missing")?;
-    let (head, rest) = text
-        .split_once(BEGIN)
-        .context("benchmarks.rst has no place for figures")?;
-    let (_, tail) = rest
-        .split_once(END)
-        .context("benchmarks.rst has no end of the figures")?;
-    fs::write(
-        &path,
-        format!("{head}{BEGIN}\n{}\n{END}{tail}", figures(results)),
-    )?;
-    Ok(())
+    if let Some(experiment) = &results.experiment {
+        for (name, machine) in experiment.machines() {
+            fs::write(plots.join(format!("goodput-{name}.svg")), goodput(machine))?;
+        }
+    }
+    fill(env, "make bench", &figures(results)?)
 }
 
-fn figures(results: &[Measured]) -> String {
+fn figures(results: &Results) -> Result<String> {
     let mut summary = vec![[
         "case",
         "C",
@@ -226,7 +256,7 @@ fn figures(results: &[Measured]) -> String {
     ]
     .map(str::to_string)
     .to_vec()];
-    for result in results {
+    for result in &results.costs {
         let (low, high) = result.interval();
         let spread = if result.coherent {
             String::new()
@@ -250,16 +280,203 @@ fn figures(results: &[Measured]) -> String {
         }
     }
     text.push_str(&rst(&summary));
-    for result in results.iter().filter(|result| !result.coherent) {
-        let heading = result.heading();
-        let _ = write!(
-            text,
-            "\n{heading}\n{}\n\n{}",
-            "-".repeat(heading.len()),
-            rst(&result.rows())
-        );
+    let section = |heading: &str, rows: &[Vec<String>]| {
+        let line = "-".repeat(heading.chars().count());
+        format!("\n{heading}\n{line}\n\n{}", rst(rows))
+    };
+    if let Some(experiment) = &results.experiment {
+        for (heading, rows) in experiment.tables(&results.costs)? {
+            text.push_str(&section(&heading, &rows));
+        }
+        for (name, _) in experiment.machines() {
+            let _ = write!(text, "\n.. figure:: benchmarks/goodput-{name}.svg\n");
+        }
     }
-    text
+    if let Some(rates) = &results.iperf {
+        text.push_str(&section(IPERF, &rates.rows()));
+    }
+    for result in results.costs.iter().filter(|result| !result.coherent) {
+        text.push_str(&section(&result.heading(), &result.rows()));
+    }
+    Ok(text)
+}
+
+impl Experiment {
+    /// Both machines, with their names in files.
+    fn machines(&self) -> [(&'static str, &Machine); 2] {
+        [("first-loss", &self.first), ("limited", &self.limited)]
+    }
+
+    /// Headings and tables.
+    fn tables(&self, costs: &[Measured]) -> Result<Vec<(String, Vec<Vec<String>>)>> {
+        let mut rows = vec![titles(&["instruction", "C loses"])];
+        for (shift, lost) in self.lost.iter().enumerate() {
+            rows.push(vec![format!("{} ns", 1 << shift), percent(*lost)]);
+        }
+        let heading = "UDP at the rate of the line: where the C driver begins to lose datagrams";
+        let mut all = vec![(heading.to_string(), rows)];
+        let mut rows = vec![titles(&["instruction", "Rust/C", "95 % interval"])];
+        for (_, machine) in self.machines() {
+            let (ratio, (low, high)) = machine.ratio()?;
+            rows.push(vec![
+                format!("{} ns", 1 << machine.shift),
+                format!("{ratio:.3}"),
+                format!("{low:.3} to {high:.3}"),
+            ]);
+        }
+        if let Some(udp) = headline(costs).find(|result| result.case.name == "rx_udp") {
+            // What the lower cost of a datagram is worth, less 3 %.
+            let wanted = 0.97 / udp.ratio(Cost::all);
+            rows.push(vec![
+                "0.97 ÷ cost of a datagram".into(),
+                format!("{wanted:.3}"),
+                String::new(),
+            ]);
+        }
+        all.push(("UDP received at the rate of the line: goodput".into(), rows));
+        for (_, machine) in self.machines() {
+            let speed = format!("an instruction takes {} ns", 1 << machine.shift);
+            all.push((
+                format!("UDP received at the rate of the line, {speed}"),
+                machine.udp()?,
+            ));
+            all.push((
+                format!("TCP received and UDP sent, {speed}"),
+                machine.others()?,
+            ));
+            all.push((
+                format!("64-byte frames received and rx-copybreak, {speed}"),
+                machine.small()?,
+            ));
+        }
+        Ok(all)
+    }
+}
+
+const IPERF: &str = "iperf3 on two processors without -icount, median of five";
+
+impl Pair<Rates> {
+    fn rows(&self) -> Vec<Vec<String>> {
+        let (receive, transmit) = self.ratios();
+        vec![
+            titles(&["TCP", "Rust/C"]),
+            vec!["received".into(), format!("{receive:.2}")],
+            vec!["sent".into(), format!("{transmit:.2}")],
+        ]
+    }
+}
+
+fn titles(titles: &[&str]) -> Vec<String> {
+    titles.iter().map(|title| title.to_string()).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+impl Machine {
+    fn drivers(&self) -> [(&'static str, &Floods); 2] {
+        [("C", &self.pair.c), ("Rust", &self.pair.rust)]
+    }
+
+    /// A row for each configuration and driver.
+    fn table(
+        &self,
+        columns: &[&str],
+        row: impl Fn(&Floods, Config) -> Result<Vec<String>>,
+    ) -> Result<Vec<Vec<String>>> {
+        let mut rows = vec![titles(&[&["set up", "driver"], columns].concat())];
+        for &config in CONFIGS {
+            for (name, floods) in self.drivers() {
+                let mut cells = titles(&[config.title(), name]);
+                cells.extend(row(floods, config)?);
+                rows.push(cells);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn udp(&self) -> Result<Vec<Vec<String>>> {
+        let columns = [
+            "Mbit/s",
+            "CPU load",
+            "lost",
+            "loses from Mbit/s",
+            "beats a second",
+            "longest pause",
+        ];
+        self.table(&columns, |floods, config| {
+            let point = floods.at_line(config)?;
+            let from = floods.loses_from(config);
+            Ok(vec![
+                format!("{:.1}", point.goodput),
+                percent(point.load),
+                percent(point.lost),
+                from.map_or("never".into(), |load| format!("{load:.0}")),
+                format!("{:.0}", point.beats),
+                format!("{:.1} ms", point.longest),
+            ])
+        })
+    }
+
+    fn others(&self) -> Result<Vec<Vec<String>>> {
+        let columns = [
+            "TCP received, Mbit/s",
+            "CPU load",
+            "UDP sent, Mbit/s",
+            "CPU load",
+        ];
+        self.table(&columns, |floods, config| {
+            let mut cells = Vec::new();
+            for way in [Way::Tcp, Way::Send] {
+                let point = floods.last(way, config)?;
+                cells.push(format!("{:.1}", point.goodput));
+                cells.push(percent(point.load));
+            }
+            Ok(cells)
+        })
+    }
+
+    fn small(&self) -> Result<Vec<Vec<String>>> {
+        let mut rows = vec![titles(&[
+            "driver",
+            "rx-copybreak",
+            "thousand frames a second",
+        ])];
+        for (driver, copybreak, floods, way) in [
+            ("C", "none", &self.pair.c, Way::Small),
+            ("Rust", "0", &self.pair.rust, Way::Small),
+            ("Rust", "256", &self.pair.rust, Way::SmallCopied),
+        ] {
+            let kpps = format!("{:.1}", floods.last(way, Config::Both)?.kpps);
+            rows.push(vec![driver.into(), copybreak.into(), kpps]);
+        }
+        Ok(rows)
+    }
+}
+
+fn goodput(machine: &Machine) -> String {
+    let mut all = Vec::new();
+    for (colour, &config) in CONFIGS.iter().enumerate() {
+        for (name, floods) in machine.drivers() {
+            let points = floods.of(Way::Udp, config);
+            all.push(Line {
+                label: format!("{}, {name}", config.title()),
+                points: points
+                    .iter()
+                    .map(|point| (point.offered, point.goodput))
+                    .collect(),
+                colour,
+                dashed: name == "C",
+            });
+        }
+    }
+    let title = format!(
+        "UDP on one processor of {} ns an instruction, gbeth, dma-noncoherent",
+        1 << machine.shift
+    );
+    let axes = ["offered, Mbit/s of data", "received, Mbit/s of data"];
+    lines(&title, axes, &all, flood::line_rate())
 }
 
 /// A simple table of reStructuredText.

@@ -9,7 +9,7 @@ use crate::cpio::Archive;
 use crate::env::{Driver, Env};
 use crate::net::{load_script, IFACE};
 use crate::proc::{tail, Running, Scratch};
-use crate::steps::kernel::{self, Flavour};
+use crate::steps::kernel::{self, Flavour, Kernel};
 use crate::vm::{Console, Machine, Net, Parts, Vm};
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
@@ -42,18 +42,37 @@ pub(super) struct Setup {
     pub(super) driver: Driver,
     /// An instruction takes 2^shift nanoseconds.
     pub(super) shift: u32,
+    /// Rate of the wire in Mbit/s; 0 is that of the link.
+    pub(super) wire_mbps: u32,
+    /// Count instructions by function.
+    pub(super) profile: bool,
     /// Watch what the processor does with the descriptors.
     pub(super) watch: bool,
+}
+
+impl Setup {
+    /// To count what packets cost.
+    pub(super) fn costs(variant: &'static str, coherent: bool, driver: Driver) -> Setup {
+        Setup {
+            variant,
+            coherent,
+            driver,
+            shift: 0,
+            wire_mbps: WIRE_MBPS,
+            profile: true,
+            watch: false,
+        }
+    }
 }
 
 /// What the model logs at a mark.
 #[derive(Clone, PartialEq, Deserialize, Debug)]
 pub(super) struct ModelMark {
-    mark: u32,
+    pub(super) mark: u32,
     /// Instructions executed so far, as QEMU counts them.
-    executed: u64,
+    pub(super) executed: u64,
     /// Virtual time in nanoseconds.
-    now: u64,
+    pub(super) now: u64,
     /// Frames of the stream still to be sent.
     pub(super) left: u32,
     /// The model's counters.
@@ -65,12 +84,15 @@ pub(super) struct ModelMark {
 pub(super) struct Mark {
     /// From the model.
     pub(super) model: ModelMark,
-    /// What was executed since the mark before.
+    /// What was executed since the mark before; nothing if that is not counted.
     pub(super) profile: Profile,
 }
 
 /// One run.
+#[derive(Debug)]
 pub(super) struct Outcome {
+    /// What the script printed, without the word `measure:` of its lines.
+    pub(super) lines: Vec<String>,
     /// Marks by number.
     pub(super) marks: BTreeMap<u32, Mark>,
 }
@@ -110,11 +132,12 @@ echo measure: end
 const MODULES: &[&str] = &["ravb", "pktgen"];
 
 impl Rig {
-    /// Makes what runs need.
-    pub(super) fn new(env: &Env) -> Result<Rig> {
-        let parts = Parts::get(env, Flavour::Stock, &[Driver::Rust])?;
-        let symbols = symbols(env, &parts)?;
-        let modules = modules(env, &parts)?;
+    /// Makes what runs on a kernel for arm64 need.
+    pub(super) fn new(env: &Env, flavour: Flavour) -> Result<Rig> {
+        let parts = Parts::get(env, flavour, &[Driver::Rust])?;
+        let kernel = kernel::get(env, flavour)?;
+        let symbols = symbols(env, &parts, &kernel)?;
+        let modules = modules(&parts, &kernel)?;
         Ok(Rig {
             parts,
             symbols,
@@ -135,7 +158,7 @@ impl Rig {
             },
             properties: vec![
                 "control=on".into(),
-                format!("wire-mbps={WIRE_MBPS}"),
+                format!("wire-mbps={}", setup.wire_mbps),
                 format!("watch={}", if setup.watch { "on" } else { "off" }),
             ],
             ..Machine::with(setup.variant, Net::User)
@@ -161,11 +184,13 @@ impl Rig {
         command.args(["-rtc", "base=2026-01-01,clock=vm"]);
         // A wire that leads nowhere.
         command.args(["-netdev", "hubport,id=wire0,hubid=0"]);
-        command.arg("-plugin").arg(format!(
-            "{},out={}",
-            self.parts.qemu.profiler().display(),
-            at("profile").display()
-        ));
+        if setup.profile {
+            command.arg("-plugin").arg(format!(
+                "{},out={}",
+                self.parts.qemu.profiler().display(),
+                at("profile").display()
+            ));
+        }
         let console = self.parts.logs.join(format!("{name}.console"));
         let log = self.parts.logs.join(format!("{name}.qemu"));
         command
@@ -195,20 +220,39 @@ impl Rig {
         if !text.contains("\nmeasure: end") {
             return Err(failure("the measurement did not come to its end"));
         }
-        let marks = self.marks(
-            &text,
-            &fs::read_to_string(at("profile"))?,
-            &fs::read_to_string(&log)?,
+        let marks = fs::read_to_string(&log)?
+            .lines()
+            .filter_map(model_mark)
+            .map(|model| {
+                let profile = Profile::default();
+                (model.mark, Mark { model, profile })
+            })
+            .collect::<BTreeMap<_, _>>();
+        ensure!(
+            !marks.is_empty(),
+            "the model saw no mark: {}",
+            log.display()
         );
-        Ok(Outcome {
-            marks: marks.with_context(|| format!("log: {}", log.display()))?,
-        })
+        let mut outcome = Outcome {
+            lines: text
+                .lines()
+                .filter_map(|line| line.strip_prefix("measure: "))
+                .map(str::to_string)
+                .collect(),
+            marks,
+        };
+        if setup.profile {
+            self.add_profiles(&mut outcome, &fs::read_to_string(at("profile"))?)
+                .with_context(|| format!("log: {}", log.display()))?;
+        }
+        Ok(outcome)
     }
 
-    fn marks(&self, console: &str, profile: &str, log: &str) -> Result<BTreeMap<u32, Mark>> {
+    /// Adds what was executed before each mark.
+    fn add_profiles(&self, outcome: &mut Outcome, profile: &str) -> Result<()> {
         let mut symbols = Symbols::parse(&self.symbols);
-        for line in console.lines() {
-            let Some(rest) = line.strip_prefix("measure: section ") else {
+        for line in &outcome.lines {
+            let Some(rest) = line.strip_prefix("section ") else {
                 continue;
             };
             let [module, section, address] = rest.split(' ').collect::<Vec<_>>()[..] else {
@@ -220,10 +264,11 @@ impl Rig {
             }
         }
         let mut profiles = profile::read(profile, &symbols)?;
-        let mut marks = BTreeMap::new();
+        let mut marks: Vec<&mut Mark> = outcome.marks.values_mut().collect();
+        marks.sort_by_key(|mark| mark.model.executed);
         let mut executed = 0;
-        for model in log.lines().filter_map(model_mark) {
-            let profile = profiles
+        for Mark { model, profile } in marks {
+            *profile = profiles
                 .remove(&model.mark)
                 .with_context(|| format!("no profile of mark {}", model.mark))?;
             // An instruction that faults is counted by the plugin each time it is tried.
@@ -235,12 +280,8 @@ impl Rig {
                 profile.total
             );
             executed = model.executed;
-            marks.insert(model.mark, Mark { model, profile });
         }
-        if marks.is_empty() {
-            bail!("the model saw no mark");
-        }
-        Ok(marks)
+        Ok(())
     }
 
     fn pack(&self, to: &std::path::Path, script: &str) -> Result<()> {
@@ -267,8 +308,7 @@ fn model_mark(line: &str) -> Option<ModelMark> {
 }
 
 /// Symbol tables of our driver and of those modules of the kernel that matter.
-fn modules(env: &Env, parts: &Parts) -> Result<BTreeMap<&'static str, String>> {
-    let kernel = kernel::get(env, Flavour::Stock)?;
+fn modules(parts: &Parts, kernel: &Kernel) -> Result<BTreeMap<&'static str, String>> {
     let scratch = Scratch::new()?;
     let module = parts.module.as_ref().context("no module")?;
     let mut files = vec![("ravb_rs", module.clone())];
@@ -301,14 +341,13 @@ fn modules(env: &Env, parts: &Parts) -> Result<BTreeMap<&'static str, String>> {
 
 /// Addresses of the kernel's functions without address randomisation: from a boot of its own,
 /// because a run that is measured would take long to print them.
-fn symbols(env: &Env, parts: &Parts) -> Result<String> {
-    let kernel = kernel::get(env, Flavour::Stock)?;
+fn symbols(env: &Env, parts: &Parts, kernel: &Kernel) -> Result<String> {
     let key = Key::new("symbols", 1).text(&kernel.id).finish();
     let step = Step {
         name: "symbols",
         label: "addresses of the kernel's functions",
         space: 64 << 20,
-        keep: 2,
+        keep: 6,
     };
     let dir = env.cache.get(&step, &key, |work| {
         let machine = Machine {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Bar charts as SVG: as much as the report needs, readable on light and dark ground.
+//! Charts as SVG: as much as the report needs, readable on light and dark ground.
 
 use std::fmt::Write;
 
@@ -74,7 +74,10 @@ pub(super) fn bars(title: &str, legend: &[&str], bars: &[Bar], line: Option<f64>
         text(&mut body, x + 14.0, 39.0, "start", name);
         x += 24.0 + 6.5 * name.chars().count() as f64;
     }
-    let (width, height) = (LABELS + WIDTH + 110.0, y + 12.0);
+    picture(title, LABELS + WIDTH + 110.0, y + 12.0, &body)
+}
+
+fn picture(title: &str, width: f64, height: f64, body: &str) -> String {
     format!(
         // Spelled so that checkpatch does not take it for this file's own.
         "<!-- SPD\x58-License-Identifier: GPL-2.0 -->\n\
@@ -84,6 +87,77 @@ pub(super) fn bars(title: &str, legend: &[&str], bars: &[Bar], line: Option<f64>
          <text x=\"8\" y=\"18\" font-size=\"14\">{}</text>\n{body}</svg>\n",
         escaped(title)
     )
+}
+
+/// One line through points, of which the numbers rise.
+pub(super) struct Line {
+    pub(super) label: String,
+    pub(super) points: Vec<(f64, f64)>,
+    /// Lines of one colour belong together.
+    pub(super) colour: usize,
+    pub(super) dashed: bool,
+}
+
+/// Lines over two axes of the same unit, up to `end`, and the diagonal.
+pub(super) fn lines(title: &str, axes: [&str; 2], lines: &[Line], end: f64) -> String {
+    const LEFT: f64 = 60.0;
+    const HEIGHT: f64 = 360.0;
+    const TICKS: u32 = 5;
+    let place = |(x, y): (f64, f64)| {
+        (
+            LEFT + x / end * WIDTH,
+            TOP + HEIGHT - (y / end).min(1.0) * HEIGHT,
+        )
+    };
+    let mut body = String::new();
+    let mut stroke = |points: &[(f64, f64)], colour: &str, width: f64, dashes: &str| {
+        let points: Vec<String> = points
+            .iter()
+            .map(|point| place(*point))
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let _ = writeln!(
+            body,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"{dashes}\"/>",
+            points.join(" ")
+        );
+    };
+    for tick in 0..=TICKS {
+        let value = end * f64::from(tick) / f64::from(TICKS);
+        stroke(&[(0.0, value), (end, value)], "#ddd", 1.0, "none");
+        stroke(&[(value, 0.0), (value, end)], "#ddd", 1.0, "none");
+    }
+    stroke(&[(0.0, 0.0), (end, end)], "#999", 1.0, "2 3");
+    for line in lines {
+        let dashes = if line.dashed { "6 4" } else { "none" };
+        let colour = COLOURS[line.colour % COLOURS.len()];
+        stroke(&line.points, colour, 2.0, dashes);
+    }
+    for tick in 0..=TICKS {
+        let value = end * f64::from(tick) / f64::from(TICKS);
+        let label = format!("{value:.0}");
+        let (x, y) = place((value, value));
+        text(&mut body, x, TOP + HEIGHT + 14.0, "middle", &label);
+        text(&mut body, LEFT - 6.0, y + 4.0, "end", &label);
+    }
+    let (right, bottom) = (LEFT + WIDTH, TOP + HEIGHT + 30.0);
+    text(&mut body, right, bottom, "end", axes[0]);
+    text(&mut body, 8.0, TOP - 12.0, "start", axes[1]);
+    for (index, line) in lines.iter().enumerate() {
+        let y = TOP + 8.0 + 18.0 * index as f64;
+        let x = right + 12.0;
+        let colour = COLOURS[line.colour % COLOURS.len()];
+        let dashes = if line.dashed { "6 4" } else { "none" };
+        let _ = writeln!(
+            body,
+            "<line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" \
+             stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",
+            x + 24.0
+        );
+        text(&mut body, x + 30.0, y + 4.0, "start", &line.label);
+    }
+    picture(title, right + 210.0, bottom + 12.0, &body)
 }
 
 fn text(body: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
@@ -113,5 +187,17 @@ mod tests {
         let chart = bars("t", &["x"], &[bar(&[1.0, 3.0]), bar(&[2.0])], Some(2.0));
         assert!(chart.contains("width=\"130.0\"") && chart.contains("width=\"390.0\""));
         assert!(chart.contains("width=\"260.0\"") && chart.contains("a&lt;b"));
+    }
+
+    #[test]
+    fn lines_go_through_their_points() {
+        let line = Line {
+            label: "l".into(),
+            points: vec![(0.0, 0.0), (50.0, 25.0), (100.0, 0.0)],
+            colour: 1,
+            dashed: true,
+        };
+        let chart = lines("t", ["x", "y"], &[line], 100.0);
+        assert!(chart.contains("\"60.0,414.0 320.0,324.0 580.0,414.0\""));
     }
 }

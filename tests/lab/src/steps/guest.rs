@@ -55,6 +55,9 @@ const MODULES_IF_ANY: &[&str] = &["bridge", "netconsole", "pktgen", "sch_fq", "v
 /// The kernel module of `tests/guest`, by the name of its directory.
 const OWN_MODULE: &str = "lab_tx";
 
+/// The program of `tests/guest` that is compiled, where it knows the architecture.
+const OWN_PROGRAM: &str = "flood";
+
 /// Parts of packages that no test needs.
 const DROPPED: &[&str] = &[
     "usr/share/doc",
@@ -160,6 +163,10 @@ fn build(
     let tree = work.out.join("tree");
     install_modules(root, kernel, &tree, work)?;
     let module = build_module(kernel, &scripts.join(OWN_MODULE), work)?;
+    let program = match arch.debian {
+        "arm64" => Some(build_program(root, scripts, work)?),
+        _ => None,
+    };
 
     let mut archive = Archive::new(BufWriter::new(File::create(work.out.join("guest.cpio"))?));
     for dir in [
@@ -194,7 +201,7 @@ fn build(
     archive.dir("lab")?;
     for script in files_below(&[scripts.to_path_buf()]) {
         let name = script.strip_prefix(scripts)?;
-        if !name.starts_with(OWN_MODULE) {
+        if !name.starts_with(OWN_MODULE) && name.with_extension("") != Path::new(OWN_PROGRAM) {
             archive.file(
                 &format!("lab/{}", name.display()),
                 0o755,
@@ -203,6 +210,9 @@ fn build(
         }
     }
     archive.file(&format!("lab/{OWN_MODULE}.ko"), 0o644, &module)?;
+    if let Some(program) = program {
+        archive.file(&format!("lab/{OWN_PROGRAM}"), 0o755, &program)?;
+    }
     archive.link("init", "lab/init")?;
     archive.finish()?;
     fs::remove_dir_all(&tree)?;
@@ -220,6 +230,20 @@ fn build_module(kernel: &Kernel, from: &Path, work: &Work<'_>) -> Result<Vec<u8>
     let module = fs::read(dir.join(format!("{OWN_MODULE}.ko")))?;
     fs::remove_dir_all(&dir)?;
     Ok(module)
+}
+
+/// Compiles the program of `tests/guest`, which needs no library.
+fn build_program(root: &Root, scripts: &Path, work: &Work<'_>) -> Result<Vec<u8>> {
+    let script = format!(
+        "clang --target=aarch64-linux-gnu -O2 -Wall -Wextra -Werror -ffreestanding \
+             -fno-stack-protector -nostdlib -static -fuse-ld=lld \
+             -o /out/{OWN_PROGRAM} /scripts/{OWN_PROGRAM}.c"
+    );
+    work.run(&mut root.command(&[(work.out, "/out"), (scripts, "/scripts")], &script))?;
+    let path = work.out.join(OWN_PROGRAM);
+    let program = fs::read(&path)?;
+    fs::remove_file(path)?;
+    Ok(program)
 }
 
 /// Installs the wanted modules and what they depend on, uncompressed, with a module index.

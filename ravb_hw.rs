@@ -148,6 +148,11 @@ register! {
         8:8 tfen => bool;
     }
 
+    /// Interrupt mask of descriptors that ask for one.
+    pub(crate) DIC(u32) @ 0x350 {
+        15:1 descriptors;
+    }
+
     /// Error interrupt mask.
     pub(crate) EIC(u32) @ 0x358 {
         /// Errors that are not used here.
@@ -227,6 +232,16 @@ register! {
         8:8 ctie => bool;
         /// And not the common line.
         17:17 cl0m => bool;
+    }
+
+    /// Receive interrupt mask: descriptor processed, one bit for each queue.
+    pub(crate) RIC3(u32) @ 0x388 {
+        17:0 rde;
+    }
+
+    /// EtherAVB: interrupt mask of the gPTP timer.
+    pub(crate) GIC(u32) @ 0x3ac {
+        31:0 events;
     }
 
     /// EtherAVB with a line for each queue: which of two lines a descriptor interrupt raises.
@@ -424,6 +439,11 @@ register! {
 
 /// The registers that every variant has.
 const WINDOW: usize = 0x800;
+
+/// The bits of RIS0 and its masks that are not reserved.
+const RIS0_BITS: u32 = 0x0003_ffff;
+/// The bits of TIS and its masks that are not reserved.
+const TIS_BITS: u32 = 0x000f_0f0f;
 
 /// How long the hardware may take for what takes microseconds when it is idle: as long as the C
 /// driver waits. A frame of 8 KiB takes 7 ms at 10 Mbit/s, and a mode changes behind it.
@@ -696,6 +716,10 @@ trait Generation: Sync {
     /// Unmasks the receive and transmit interrupts of a queue.
     fn unmask_queue(&self, regs: &Regs<'_>, queue: QueueId);
 
+    /// Masks interrupts that nobody asked for, of registers that not all have, and lets those that
+    /// are asked for raise the lines that they are expected on.
+    fn mask_strays(&self, _regs: &Regs<'_>) {}
+
     /// Adds what the hardware counted since the last time, and lets it start anew.
     fn collect(&self, _regs: &Regs<'_>, _counters: &HwCounters) {}
 }
@@ -936,7 +960,7 @@ impl<'bound> Regs<'bound> {
         io.update(CCC, |ccc| ccc.with_dtsr(false));
         io.write(DBAT, dbat.into());
         self.generation().init_dmac(self);
-        io.write_reg(RIC1::zeroed());
+        self.mask_strays();
         self.unmask_losses();
         // The masks of the queues are shared, and the hardware was reset.
         self.hw.masks.lock().enabled = self.all_queues();
@@ -947,6 +971,22 @@ impl<'bound> Regs<'bound> {
     /// The bits of all queues in use.
     fn all_queues(&self) -> u32 {
         self.hw.queues.load(Relaxed)
+    }
+
+    /// Masks all interrupts of the DMAC that are never asked for.
+    pub(crate) fn mask_strays(&self) {
+        let io = self.io();
+
+        io.write_reg(DIC::zeroed());
+        io.write_reg(EIC::zeroed());
+        io.write_reg(RIC1::zeroed());
+        io.write_reg(RIC3::zeroed());
+        self.generation().mask_strays(self);
+    }
+
+    /// The queues in use.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
+        QueueId::of_bits(self.all_queues())
     }
 
     /// Sets up the E-MAC, in OPERATION mode, with the transmitter and receiver still off.
@@ -1043,11 +1083,9 @@ impl<'bound> Regs<'bound> {
     /// Forgets the received and transmitted frames of a queue that were signalled so far.
     #[inline]
     pub(crate) fn clear_queue(&self, queue: QueueId) {
-        /// All but the reserved bits: ones leave the other causes alone.
-        const RIS0_BITS: u32 = 0x0003_ffff;
-        const TIS_BITS: u32 = 0x000f_0f0f;
-
         let io = self.io();
+
+        // Ones leave the other causes alone.
         io.write(RIS0, (RIS0_BITS & !queue.bit()).into());
         io.write(TIS, (TIS_BITS & !queue.bit()).into());
     }

@@ -8,7 +8,17 @@ use kernel::{
         Handler,
         IrqReturn, //
     },
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        barrier::{
+            mb,
+            Full, //
+        },
+        Arc, //
+    }, //
 };
 
 use crate::{
@@ -78,33 +88,41 @@ pub(crate) struct Interrupt<'bound> {
     pub(crate) napis: Napis<'bound>,
     pub(crate) emac: Arc<EmacLock<'bound>>,
     pub(crate) stats: Arc<DeviceStats>,
+    /// How many interrupts in a row brought nothing new.
+    pub(crate) vain: Atomic<u32>,
 }
 
 impl Handler for Interrupt<'_> {
     fn handle(&self) -> IrqReturn {
-        match self.cause {
+        let (new, result) = match self.cause {
             // The line is the queue's alone: there is nothing to ask the hardware.
-            Cause::Queue(queue) => self.schedule(queue),
-            Cause::All => return self.handle_any(true),
-            Cause::Errors => return self.handle_any(false),
-            Cause::Emac => self.emac(),
-        }
-        IrqReturn::Handled
+            Cause::Queue(queue) => (self.schedule(queue), IrqReturn::Handled),
+            Cause::All => self.handle_any(true),
+            Cause::Errors => self.handle_any(false),
+            Cause::Emac => {
+                self.emac();
+                (true, IrqReturn::Handled)
+            }
+        };
+        self.watch_for_storm(new);
+        result
     }
 }
 
 impl Interrupt<'_> {
-    /// Handles whatever is pending, frames if there is no other line for them.
-    fn handle_any(&self, frames: bool) -> IrqReturn {
+    /// Handles whatever is pending, frames if there is no other line for them. Returns also whether
+    /// there was something new.
+    fn handle_any(&self, frames: bool) -> (bool, IrqReturn) {
         let iss = self.regs.io().read(ISS);
         let frames = frames && (iss.frs() || iss.fts());
+        let mut new = iss.es() || iss.ms();
 
-        if !(frames || iss.es() || iss.ms()) {
-            return IrqReturn::None;
+        if !(frames || new) {
+            return (false, IrqReturn::None);
         }
         if frames {
             for queue in self.regs.pending_queues() {
-                self.schedule(queue);
+                new |= self.schedule(queue);
             }
         }
         if iss.es() {
@@ -113,15 +131,46 @@ impl Interrupt<'_> {
         if iss.ms() {
             self.emac();
         }
-        IrqReturn::Handled
+        (new, IrqReturn::Handled)
     }
 
-    /// Lets a queue be polled.
-    fn schedule(&self, queue: QueueId) {
+    /// Lets a queue be polled, and returns whether that was not yet so.
+    fn schedule(&self, queue: QueueId) -> bool {
         // Masked whether or not it can be scheduled: a level that stays would never end.
         self.regs.mask_queue(queue);
-        if let Some(napi) = &self.napis[queue.slot()] {
-            napi.schedule();
+        let napi = self.napis[queue.slot()].as_ref();
+        napi.is_some_and(|napi| napi.schedule())
+    }
+
+    /// Ends what does not end by itself.
+    ///
+    /// An interrupt in vain is nothing special: both lines of a queue were high, or another device
+    /// shares the line. When many follow one another, the line may be high for a cause that was
+    /// enabled by nobody here, and would stay so.
+    #[inline]
+    fn watch_for_storm(&self, new: bool) {
+        /// More than happen by chance, and soon over.
+        const STORM: u32 = 64;
+
+        let vain = self.vain.load(Relaxed);
+        if !new {
+            // Nobody else writes it: the handler of a line does not run twice at a time.
+            self.vain.store(vain + 1, Relaxed);
+            if vain + 1 >= STORM {
+                self.end_storm();
+            }
+        } else if vain != 0 {
+            self.vain.store(0, Relaxed);
+        }
+    }
+
+    #[cold]
+    fn end_storm(&self) {
+        self.vain.store(0, Relaxed);
+        self.regs.mask_strays();
+        // Their masks are written whole where that does not reach a single bit.
+        for queue in self.regs.queues() {
+            self.schedule(queue);
         }
     }
 

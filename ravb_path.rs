@@ -6,7 +6,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        atomic::Atomic,
+        Arc, //
+    },
     types::ScopeGuard, //
 };
 
@@ -185,6 +188,7 @@ impl<'bound> DataPath<'bound> {
                 napis: napis.clone(),
                 emac: ravb.emac.clone(),
                 stats: ravb.stats.clone(),
+                vain: Atomic::new(0),
             };
             let line = number.request(spec.cause == Cause::All, spec.label, handler)?;
             lines.push(line, GFP_KERNEL)?;

@@ -158,19 +158,22 @@ impl<P: Poll> Napi<P> {
         unsafe { (*self.poll.get()).take() }
     }
 
-    /// Schedules a poll. Callable in hard interrupt context.
+    /// Schedules a poll, unless there is one already, and returns whether it did. Callable in hard
+    /// interrupt context.
     ///
     /// The caller has masked the interrupts of the queue: [`Poll::rearm`] unmasks them.
     #[inline]
-    pub(crate) fn schedule(&self) {
+    pub(crate) fn schedule(&self) -> bool {
         let napi = self.napi.get();
         // Where a poll is under way already, the first call makes it go on.
         //
         // SAFETY: Added, by the invariant; `__napi_schedule` follows a successful `prep`.
         unsafe {
-            if bindings::napi_schedule_prep(napi) {
+            let scheduled = bindings::napi_schedule_prep(napi);
+            if scheduled {
                 bindings::__napi_schedule(napi);
             }
+            scheduled
         }
     }
 

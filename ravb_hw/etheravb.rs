@@ -84,15 +84,6 @@ impl Generation for EtherAvb {
                 .with_const_tbd::<0x1122>(),
         );
         io.write_reg(TCCR::zeroed().with_tfen(true));
-        if self.lines_of_queues {
-            io.write_reg(DIL::zeroed());
-            io.write_reg(
-                CIE::zeroed()
-                    .with_crie(true)
-                    .with_ctie(true)
-                    .with_cl0m(true),
-            );
-        }
     }
 
     fn init_emac_first(&self, regs: &Regs<'_>) {
@@ -133,6 +124,25 @@ impl Generation for EtherAvb {
                 regs.io().write(RIE0, queue.bit().into());
                 regs.io().write(TIE, queue.bit().into());
             }
+        }
+    }
+
+    fn mask_strays(&self, regs: &Regs<'_>) {
+        let io = regs.io();
+
+        io.write_reg(GIC::zeroed());
+        if matches!(self.masks, QueueMaskAccess::SetAndClear) {
+            io.write(RID0, (RIS0_BITS & !regs.all_queues()).into());
+            io.write(TID, (TIS_BITS & !regs.all_queues()).into());
+        }
+        if self.lines_of_queues {
+            io.write_reg(DIL::zeroed());
+            io.write_reg(
+                CIE::zeroed()
+                    .with_crie(true)
+                    .with_ctie(true)
+                    .with_cl0m(true),
+            );
         }
     }
 

@@ -475,8 +475,17 @@ pub static TABLE: &[Property] = &[
         m.rules.clear();
         Ok(())
     }),
-    result!("registers", "JSON: every register by name; as stored, which reading may not show",
-            |m| m.regs.json().to_string()),
+    Property {
+        name: "registers", at_runtime: true,
+        description: "JSON: every register by name, as stored, which reading may not show; those \
+                      that are set change, as they would by themselves and not by an access",
+        get: |m| m.regs.json().to_string(),
+        set: Some(|m, h, text| {
+            m.regs.set_json(text)?;
+            m.settle(h);
+            Ok(())
+        }),
+    },
     action!("walk", "Name of a queue: look along its ring, for the property ring", |m, h, text| {
         let queue = crate::counters::queue_index(text);
         m.walk_ring(h, queue.ok_or_else(|| format!("{text:?}: no such queue"))?)

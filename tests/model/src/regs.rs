@@ -8,6 +8,7 @@
 //! [`crate::dmac`], [`crate::emac`]).
 
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 use crate::variant::{Variant, VariantSet};
 
@@ -474,6 +475,23 @@ impl RegisterFile {
             .map(|((word, value), _)| (self.name(word * 4), (*value).into()))
             .collect::<Map<_, _>>()
             .into()
+    }
+
+    /// Stores the values of a JSON object like that of [`RegisterFile::json`].
+    pub fn set_json(&mut self, text: &str) -> Result<(), String> {
+        let values: BTreeMap<String, u32> =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        for (name, value) in values {
+            let mut offsets = (0u16..).step_by(4).take(self.values.len());
+            let offset = offsets.find(|&offset| {
+                self.lookup(offset.into()).is_some() && self.name(offset.into()) == name
+            });
+            self.set(
+                offset.ok_or_else(|| format!("{name}: no such register"))?,
+                value,
+            );
+        }
+        Ok(())
     }
 
     /// Stored value of the register at `offset`.

@@ -116,6 +116,19 @@ fn an_interrupt_nobody_asked_for() {
 }
 
 #[test]
+fn an_interrupt_that_enables_itself() {
+    let mut m = running();
+    m.set("registers", r#"{"RIC3": 1, "RIS3": 1}"#);
+    assert!(m.host.lines[0]);
+    m.write(reg::RIC3, 0);
+    assert!(!m.host.lines[0]);
+    assert!(m
+        .model
+        .set(&mut m.host, "registers", r#"{"RIC9": 1}"#)
+        .is_err());
+}
+
+#[test]
 fn the_link_pin() {
     let mut m = running();
     assert_eq!(m.read(reg::PSR), 1);

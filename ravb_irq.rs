@@ -42,10 +42,7 @@ use crate::{
     ravb_link::EmacLock,
     ravb_rx::RxQueue,
     ravb_stats::DeviceStats,
-    ravb_tx::{
-        self,
-        TxReclaimLock, //
-    },
+    ravb_tx::TxPoll,
     Ravb, //
 };
 
@@ -53,17 +50,26 @@ use crate::{
 pub(crate) struct Queue<'bound> {
     pub(crate) id: QueueId,
     pub(crate) regs: Arc<Regs<'bound>>,
-    pub(crate) tx: Arc<TxReclaimLock<'bound>>,
+    pub(crate) tx: TxPoll<'bound>,
     pub(crate) rx: RxQueue<'bound, Self>,
+    /// The status was cleared since the last interrupt.
+    pub(crate) cleared: bool,
 }
 
 impl<'bound> Poll for Queue<'bound> {
     type Device = Ravb<'bound>;
 
     fn poll(&mut self, cx: &napi::Context<'_, Self::Device>) -> usize {
-        // Before the rings are looked at: what comes later raises the interrupt anew.
+        // Polls that find nothing are many where interrupts are deferred.
+        if self.cleared && self.tx.is_idle() && self.rx.is_idle() {
+            return 0;
+        }
+        // Before the rings are looked at, in the order of the device as well: what comes later
+        // raises the interrupt anew.
         self.regs.clear_queue(self.id);
-        ravb_tx::poll(self.id, &self.tx, cx);
+        mb(Full);
+        self.cleared = true;
+        self.tx.poll(cx);
         if cx.budget() == 0 {
             return 0;
         }
@@ -71,6 +77,9 @@ impl<'bound> Poll for Queue<'bound> {
     }
 
     fn rearm(&mut self, _dev: &NetDevice<Self::Device>) {
+        // The next poll clears the status in any case: of what a sender took back it finds nothing
+        // but the status.
+        self.cleared = false;
         self.regs.unmask_queue(self.id);
     }
 }

@@ -80,7 +80,7 @@ impl<'bound> Rings<'bound> {
         for (id, napi) in QueueId::all().zip(napis) {
             let Some(napi) = napi else { continue };
             let rx = RxQueue::new(dev, napi, id, sizes.rx)?;
-            let (tx, reclaim) = ravb_tx::queue(id, regs, &dev.stats, sizes.tx)?;
+            let (tx, poll) = ravb_tx::queue(id, regs, &dev.stats, sizes.tx)?;
 
             this.table.link(ravb_desc::dbat_rx(id.slot()), rx.ring())?;
             this.table.link(ravb_desc::dbat_tx(id.slot()), tx.ring())?;
@@ -88,8 +88,9 @@ impl<'bound> Rings<'bound> {
             this.polled[id.slot()] = Some(Queue {
                 id,
                 regs: regs.clone(),
-                tx: reclaim,
+                tx: poll,
                 rx,
+                cleared: false,
             });
         }
         Ok(this)

@@ -223,6 +223,13 @@ impl RxRing {
         Some((slot, word))
     }
 
+    /// Whether [`RxRing::take_filled`] would find a slot. Costs one load.
+    #[inline]
+    pub(crate) fn has_filled(&self) -> bool {
+        let word = self.ring.descriptors.first(self.current);
+        self.armed != 0 && RxWord::new(word).is_some()
+    }
+
     /// Where the data of `slot` goes. Not for the hot path, which remembers it.
     pub(crate) fn pointer(&self, slot: u32) -> u32 {
         self.ring.descriptors.pointer(slot)
@@ -254,6 +261,38 @@ impl RxRing {
     /// together behind one barrier.
     #[inline]
     pub(crate) fn refill<T>(
+        &mut self,
+        room: u32,
+        places: &mut [T],
+        source: impl FnMut(&mut T) -> Option<u32>,
+    ) -> u32 {
+        // Frames that come alone.
+        if self.vacant() == 1 {
+            return self.refill_one(room, places, source).map_or(0, |()| 1);
+        }
+        self.refill_all(room, places, source)
+    }
+
+    #[inline(always)]
+    fn refill_one<T>(
+        &mut self,
+        room: u32,
+        places: &mut [T],
+        mut source: impl FnMut(&mut T) -> Option<u32>,
+    ) -> Option<()> {
+        let descriptors = &self.ring.descriptors;
+        let slot = self.dirty;
+
+        descriptors.set_pointer(slot, source(places.get_mut(slot as usize)?)?);
+        dma_mb(Write);
+        descriptors.set_first(slot, ravb_desc::empty(room));
+        self.dirty = self.after(slot);
+        self.armed += 1;
+        Some(())
+    }
+
+    #[inline(never)]
+    fn refill_all<T>(
         &mut self,
         room: u32,
         places: &mut [T],

@@ -112,7 +112,14 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         &self.ring
     }
 
+    /// Whether a poll would find nothing to do. Costs one load of a descriptor.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ring.vacant() == 0 && !self.ring.has_filled()
+    }
+
     /// Arms all empty slots that there are buffers for, and returns their number.
+    #[inline]
     fn refill(&mut self, gfp: Gfp) -> u32 {
         let Self {
             ring,

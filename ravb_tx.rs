@@ -2,10 +2,11 @@
 
 //! Transmission: from the network stack to a descriptor, and back when it was sent.
 //!
-//! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context under a
-//! lock of its own. They share the ring and what belongs to its slots ([`spsc`]), but no lock: only
-//! a sender that finds the ring full takes frames back itself, unless NAPI is doing that already.
-//! Else a sender on the only CPU would wait for a NAPI thread that waits for the sender.
+//! [`TxQueue`] runs under the lock of the transmit queue, [`TxReclaim`] in NAPI context
+//! ([`TxPoll`]) under a lock of its own. They share the ring and what belongs to its slots
+//! ([`spsc`]), but no lock: only a sender that finds the ring full takes frames back itself, unless
+//! NAPI is doing that already. Else a sender on the only CPU would wait for a NAPI thread that
+//! waits for the sender.
 
 use kernel::{
     device::{
@@ -149,17 +150,25 @@ pub(crate) struct TxReclaim<'bound> {
     wake_at: u32,
 }
 
+/// What NAPI has of a transmit queue.
+pub(crate) struct TxPoll<'bound> {
+    id: QueueId,
+    reclaim: Arc<TxReclaimLock<'bound>>,
+    slots: spsc::Observer<Slot<'bound>>,
+}
+
 /// Creates both sides of a transmit queue of `size` slots.
 pub(crate) fn queue<'bound>(
     id: QueueId,
     regs: &Arc<Regs<'bound>>,
     stats: &Arc<DeviceStats>,
     size: u32,
-) -> Result<(TxQueue<'bound>, Arc<TxReclaimLock<'bound>>)> {
+) -> Result<(TxQueue<'bound>, TxPoll<'bound>)> {
     let dev = regs.hw().dev();
     let variant = regs.hw().variant;
     let ring = Arc::new(TxRing::new(dev, size)?, GFP_KERNEL)?;
     let (producer, consumer) = spsc::ring(size)?;
+    let observer = consumer.observer();
 
     let reclaim = TxReclaim {
         ring: ring.clone(),
@@ -182,7 +191,12 @@ pub(crate) fn queue<'bound>(
         stats: stats.clone(),
         unannounced: false,
     };
-    Ok((queue, reclaim))
+    let poll = TxPoll {
+        id,
+        reclaim,
+        slots: observer,
+    };
+    Ok((queue, poll))
 }
 
 impl<'bound> TxQueue<'bound> {
@@ -580,18 +594,27 @@ fn can_segment(variant: &Variant, skb: &SkBuff) -> bool {
         && Segments::of(skb).is_ok_and(fits)
 }
 
-/// Takes back the frames of queue `id` that were sent; called in a poll.
-pub(crate) fn poll<'bound>(
-    id: QueueId,
-    reclaim: &TxReclaimLock<'bound>,
-    cx: &napi::Context<'_, Ravb<'bound>>,
-) {
-    let guard = match cx.budget() {
-        0 => reclaim.try_lock(),
-        _ => Some(reclaim.lock()),
-    };
-    if let (Some(mut reclaim), Some(txq)) = (guard, cx.dev().tx_queue(id.index())) {
-        reclaim.reclaim(txq, cx.budget());
+impl<'bound> TxPoll<'bound> {
+    /// Whether no frame is in the ring.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Takes back the frames that were sent.
+    #[inline]
+    pub(crate) fn poll(&self, cx: &napi::Context<'_, Ravb<'bound>>) {
+        // The lock is not worth its while, then.
+        if self.is_idle() {
+            return;
+        }
+        let guard = match cx.budget() {
+            0 => self.reclaim.try_lock(),
+            _ => Some(self.reclaim.lock()),
+        };
+        if let (Some(mut reclaim), Some(txq)) = (guard, cx.dev().tx_queue(self.id.index())) {
+            reclaim.reclaim(txq, cx.budget());
+        }
     }
 }
 

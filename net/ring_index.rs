@@ -95,6 +95,14 @@ pub(crate) fn ring<A: AtomicCount>(size: u32) -> (Counts<A>, Producer, Consumer)
     )
 }
 
+impl<A: AtomicCount> Counts<A> {
+    /// Whether all that was published has been released. Either side may go on at any time.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.consumed.load_acquire() == self.produced.load_acquire()
+    }
+}
+
 impl Producer {
     /// Whether there are `room` free places. The consumer may free more at any time.
     #[inline]

@@ -100,6 +100,9 @@ pub(crate) struct Consumer<T> {
     size: u32,
 }
 
+/// Looks at a ring from outside.
+pub(crate) struct Observer<T>(Arc<Shared<T>>);
+
 /// Creates a ring of `size` places.
 pub(crate) fn ring<T: Default + Send>(size: u32) -> Result<(Producer<T>, Consumer<T>)> {
     let mut places = KVec::with_capacity(size as usize, GFP_KERNEL)?;
@@ -169,7 +172,20 @@ impl<T> Producer<T> {
     }
 }
 
+impl<T> Observer<T> {
+    /// Whether all places are the producer's. Either side may go on at any time.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.counts.is_empty()
+    }
+}
+
 impl<T> Consumer<T> {
+    /// What looks at the ring without taking part.
+    pub(crate) fn observer(&self) -> Observer<T> {
+        Observer(self.shared.clone())
+    }
+
     /// The oldest place that was published and not taken, and its index.
     #[inline]
     pub(crate) fn front(&mut self) -> Option<(&mut T, u32)> {

@@ -126,3 +126,37 @@ fn a_ring_that_wraps() {
 fn frames_of_two_places() {
     transfer(2, 2, 3);
 }
+
+/// Who looks from outside finds what was published, until it was taken.
+#[test]
+fn an_observer_misses_nothing() {
+    loom::model(|| {
+        let (counts, mut producer, mut end) = ring::<AtomicU32>(1);
+        let counts = Arc::new(counts);
+        let published = Arc::new(AtomicBool::new(false));
+        let taken = Arc::new(AtomicBool::new(false));
+
+        let sender = {
+            let (counts, published) = (counts.clone(), published.clone());
+            thread::spawn(move || {
+                producer.publish(&counts, 1);
+                published.store(true, Release);
+            })
+        };
+        let reclaimer = {
+            let (counts, taken) = (counts.clone(), taken.clone());
+            thread::spawn(move || {
+                if end.has_more(&counts) {
+                    end.take(1);
+                    taken.store(true, Relaxed);
+                    end.release(&counts);
+                }
+            })
+        };
+        if published.load(Acquire) && counts.is_empty() {
+            assert!(taken.load(Relaxed));
+        }
+        sender.join().unwrap();
+        reclaimer.join().unwrap();
+    });
+}

@@ -6,6 +6,7 @@
 use super::badinput::{self, inject, rise};
 use super::functional::{self, capture, same_frames, Function, EXPERIMENT};
 use super::registers;
+use super::rx::trace::Trace;
 use super::{Run, Test};
 use crate::check::Bench;
 use crate::env::Driver;
@@ -340,8 +341,6 @@ struct Costs {
     edges: u64,
     reads: u64,
     writes: u64,
-    /// Each poll clears once what its queue signalled.
-    polls: u64,
 }
 
 fn costs(bench: &mut Bench<'_>) -> Result<Costs> {
@@ -358,7 +357,6 @@ fn costs(bench: &mut Bench<'_>) -> Result<Costs> {
         edges: mac.iter().filter_map(|edges| edges.as_u64()).sum(),
         reads: total("mmio_reads_total")?,
         writes: total("mmio_writes_total")?,
-        polls: counters["mmio_writes"]["RIS0"].as_u64().unwrap_or(0),
     })
 }
 
@@ -378,8 +376,9 @@ fn mmio_limits(driver: Driver, variant: &str) -> (u64, u64) {
 /// Frames of a measurement.
 const COUNT: u64 = 300;
 
-/// Frames far enough from each other for an interrupt each, and what they cost.
-fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Costs> {
+/// Frames far enough from each other for an interrupt each: what they cost, and how many polls they
+/// took, which is printed for those who want the figures.
+fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<(Costs, u64)> {
     // A host with little time to spare must keep up.
     const GAP_NS: u64 = 10_000_000;
     bench.up()?;
@@ -388,6 +387,7 @@ fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Cost
          cat gro_flush_timeout napi_defer_hard_irqs > /tmp/deferral
          echo {timeout} > gro_flush_timeout; echo {defer} > napi_defer_hard_irqs"
     ))?;
+    let trace = Trace::start(bench, "")?;
     let before = costs(bench)?;
     inject(
         bench,
@@ -395,31 +395,28 @@ fn spaced_frames(bench: &mut Bench<'_>, timeout: u64, defer: u32) -> Result<Cost
     )?;
     bench.vm.ok("sleep 4")?;
     let after = costs(bench)?;
+    let polls = trace.stop(bench)?.len() as u64;
     bench.vm.ok(&format!(
         "cd /sys/class/net/{IFACE}
          {{ read -r timeout; read -r defer; }} < /tmp/deferral
          echo $timeout > gro_flush_timeout; echo $defer > napi_defer_hard_irqs"
     ))?;
-    Ok(Costs {
+    let costs = Costs {
         edges: after.edges - before.edges,
         reads: after.reads - before.reads,
         writes: after.writes - before.writes,
-        polls: after.polls - before.polls,
-    })
-}
-
-/// Prints what frames cost, for those who want the figure.
-fn show(bench: &Bench<'_>, costs: &Costs) {
+    };
     let each = |count: u64| count as f64 / costs.edges.max(1) as f64;
     println!(
         "\n  {} on {}: {:.2} polls, {:.2} reads and {:.2} writes for each of {} interrupts",
         bench.driver,
         bench.machine.variant,
-        each(costs.polls),
+        each(polls),
         each(costs.reads),
         each(costs.writes),
         costs.edges
     );
+    Ok((costs, polls))
 }
 
 /// Register accesses of other origin, such as the interrupt of another frame.
@@ -428,8 +425,7 @@ const SLACK: u64 = 30;
 /// An interrupt costs no more register accesses than it must, if its poll ends it.
 fn mmio(bench: &mut Bench<'_>) -> Result<()> {
     let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
-    let costs = spaced_frames(bench, 0, 0)?;
-    show(bench, &costs);
+    let (costs, _) = spaced_frames(bench, 0, 0)?;
     let Costs { edges, .. } = costs;
     // One access too many for each is more than others may have.
     ensure!(
@@ -445,16 +441,15 @@ fn mmio(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where interrupts are deferred in software, polls follow each other without one. Each costs two
-/// writes and no read.
+/// Where interrupts are deferred in software, polls follow each other without one. Each costs at
+/// most two writes, and no read.
 fn mmio_deferred(bench: &mut Bench<'_>) -> Result<()> {
     /// Writes of a poll, which are among those of the interrupt that caused it.
     const POLL: u64 = 2;
     let (reads, writes) = mmio_limits(bench.driver, bench.machine.variant);
     // Shorter than the gap between two frames.
-    let costs = spaced_frames(bench, 200_000, 3)?;
-    show(bench, &costs);
-    let Costs { edges, polls, .. } = costs;
+    let (costs, polls) = spaced_frames(bench, 200_000, 3)?;
+    let Costs { edges, .. } = costs;
     ensure!(
         edges > 0 && polls > edges * 2,
         "{edges} interrupts had {polls} polls: nothing was deferred"

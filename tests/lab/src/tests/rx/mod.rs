@@ -7,7 +7,7 @@ mod cost;
 mod napi;
 mod ring;
 mod sync;
-mod trace;
+pub(super) mod trace;
 
 use super::functional::{capture, Function, EXPERIMENT};
 use super::{in_guest, Line, Run, Test};

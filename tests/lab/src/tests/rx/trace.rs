@@ -7,7 +7,7 @@ use anyhow::{ensure, Context, Result};
 
 /// What a poll did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Poll {
+pub(in crate::tests) struct Poll {
     /// What it returned.
     pub(super) work: u64,
     /// What it was allowed.
@@ -16,11 +16,11 @@ pub(super) struct Poll {
 
 /// A trace that is being taken.
 #[must_use]
-pub(super) struct Trace(());
+pub(in crate::tests) struct Trace(());
 
 impl Trace {
     /// Notes polls for which `filter` holds; all, if it is empty.
-    pub(super) fn start(bench: &mut Bench<'_>, filter: &str) -> Result<Trace> {
+    pub(in crate::tests) fn start(bench: &mut Bench<'_>, filter: &str) -> Result<Trace> {
         let filter = if filter.is_empty() { "0" } else { filter };
         bench.vm.ok(&format!(
             "cd /sys/kernel/debug/tracing || exit 1
@@ -32,7 +32,7 @@ impl Trace {
     }
 
     /// Returns the polls of the interface.
-    pub(super) fn stop(self, bench: &mut Bench<'_>) -> Result<Vec<Poll>> {
+    pub(in crate::tests) fn stop(self, bench: &mut Bench<'_>) -> Result<Vec<Poll>> {
         let text = bench.vm.ok(&format!(
             "cd /sys/kernel/debug/tracing
              echo 0 > tracing_on; echo 0 > events/napi/napi_poll/enable

@@ -95,10 +95,10 @@ impl Descriptors {
         write_strided(&self.words, word, self.stride, count as usize, firsts);
     }
 
-    /// Asks for descriptor `index` ahead of its use.
+    /// Asks for the descriptor that follows `index` in memory ahead of its use.
     #[inline]
-    fn prefetch(&self, index: u32) {
-        prefetch_word(&self.words, self.word(index));
+    fn prefetch_after(&self, index: u32) {
+        prefetch_word(&self.words, self.word(index).wrapping_add(self.stride));
     }
 
     /// Writes the first word of descriptor `index`.
@@ -216,8 +216,7 @@ impl RxRing {
         // The data is read after the word that says that it is there.
         dma_mb(Read);
 
-        // The one that is next in memory: at the end of the ring, the link.
-        self.ring.descriptors.prefetch(slot.wrapping_add(1));
+        self.ring.descriptors.prefetch_after(slot);
         self.current = self.after(slot);
         self.armed -= 1;
         Some((slot, word))

@@ -63,6 +63,9 @@ use crate::{
     Ravb, //
 };
 
+/// An Ethernet header and the longest trailer, in bytes.
+const SHORTEST: u32 = 18;
+
 /// The receive side of a queue.
 pub(crate) struct RxQueue<'bound, P: Poll> {
     id: QueueId,
@@ -129,7 +132,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         } = self;
 
         ring.refill(pool.capacity(), buffers, |place| {
-            let address = match place {
+            Some(match place {
                 // A buffer that was not passed up is still there.
                 Some(buffer) => buffer.dma_address(),
                 empty => {
@@ -139,8 +142,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
                     forget(empty.replace(buffer));
                     address
                 }
-            };
-            u32::try_from(address).ok()
+            })
         })
     }
 
@@ -157,10 +159,10 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             cx,
             stats,
             copybreak: dev.rx_copybreak.load(Relaxed),
-            // What the hardware says of a damaged frame is not known to be right.
-            checksum: features.contains(Features::RX_CHECKSUM) && !all,
             all,
             trailer: self.trailer,
+            // What the hardware says of a damaged frame is not known to be right.
+            believed: (features.contains(Features::RX_CHECKSUM) && !all).then_some(self.trailer),
         };
         let mut passed = RxPassed::default();
         let mut done = 0;
@@ -173,19 +175,22 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
             let plain = self.state == State::Idle
                 && word.is_good_frame()
                 && self.pool.holds(word.size())
-                && word.size() > pass.copybreak;
+                && word.size() > pass.copybreak
+                // All of them; said here, it is not asked again below.
+                && word.size() >= SHORTEST;
             let multicast = word.status().is_multicast();
             // Two calls that are inlined: a frame of the first kind stays in registers.
-            let up = if plain {
-                let frame = self.take_frame(&pass, slot, word);
-                frame.map(|frame| pass.up(frame, multicast, &mut passed))
-            } else {
-                let frame = self.take_part(&pass, slot, word);
-                frame.map(|frame| pass.up(frame, multicast, &mut passed))
-            };
-            done += usize::from(up.is_some());
+            if plain {
+                if let Some(frame) = self.take_frame(&pass, slot, word) {
+                    pass.up(frame, multicast, &mut passed);
+                    done += 1;
+                }
+            } else if let Some(frame) = self.take_part(&pass, slot, word) {
+                pass.up(frame, multicast, &mut passed);
+                done += 1;
+            }
         }
-        stats.count_passed(&passed, self.trailer);
+        stats.count_passed(done as u64, &passed, self.trailer);
 
         let vacant = self.ring.vacant();
         if vacant != 0 && self.refill(Gfp::Atomic) < vacant {
@@ -203,8 +208,7 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
     fn every_armed_slot_has_its_buffer(&self) -> bool {
         let mut addresses = self.ring.armed().map(|slot| {
             let buffer = self.buffers.get(slot as usize)?.as_ref()?;
-            let address = u32::try_from(buffer.dma_address()).ok()?;
-            Some(self.ring.pointer(slot) == address)
+            Some(self.ring.pointer(slot) == buffer.dma_address())
         });
         addresses.all(|found| found == Some(true))
     }
@@ -357,18 +361,8 @@ impl<P: Poll> Drop for RxQueue<'_, P> {
 /// A frame without its trailer.
 struct Frame {
     skb: SkBuff,
-    /// What the trailer says; `None` where there was none, as in what is no frame.
-    trailer: Option<Checksum>,
-}
-
-/// What is known of the checksum of a frame.
-enum Checksum {
-    /// Nothing.
-    Unknown,
-    /// The hardware found it right.
-    Verified,
-    /// The sum of what is behind the Ethernet header.
-    Sum(u16),
+    /// As it was found; `None` where there was none, as in what is no frame.
+    trailer: Option<u32>,
 }
 
 /// What stays the same during a poll.
@@ -377,35 +371,35 @@ struct Pass<'a, 'bound> {
     stats: &'a RxStats,
     /// Frames up to this length are copied, in bytes.
     copybreak: u32,
-    /// Whether the stack wants to know what the hardware says of checksums.
-    checksum: bool,
     /// Whether damaged frames are passed up.
     all: bool,
+    /// What frames end in.
     trailer: Trailer,
+    /// What of it the stack is told of.
+    believed: Option<Trailer>,
 }
 
 impl Pass<'_, '_> {
-    /// Takes the trailer off, and returns what it says; `None` where there is no room for one.
+    /// Takes the trailer off; `None` where there is no room for one.
     #[inline(always)]
-    fn take_trailer(&self, data: &mut impl Tail) -> Option<Checksum> {
+    fn take_trailer(&self, data: &mut impl Tail) -> Option<u32> {
         Some(match self.trailer {
-            Trailer::Verdicts => {
-                let verdicts = data.take_trailer::<VERDICTS_LEN>()?;
-                if self.checksum && checksum_is_good(verdicts) {
-                    Checksum::Verified
-                } else {
-                    Checksum::Unknown
-                }
-            }
-            Trailer::Sum => {
-                let sum = data.take_trailer()?;
-                if self.checksum {
-                    Checksum::Sum(u16::from_le_bytes(sum))
-                } else {
-                    Checksum::Unknown
-                }
-            }
+            Trailer::Verdicts => u32::from_le_bytes(data.take_trailer::<VERDICTS_LEN>()?),
+            Trailer::Sum => u16::from_le_bytes(data.take_trailer()?).into(),
         })
+    }
+
+    /// Tells the stack what the trailer says of the checksum.
+    #[inline(always)]
+    fn pass_checksum(&self, skb: &mut SkBuff, trailer: u32, passed: &mut RxPassed) {
+        match self.believed {
+            Some(Trailer::Verdicts) if checksum_is_good(trailer.to_le_bytes()) => {
+                skb.checksum_verified();
+            }
+            Some(Trailer::Sum) => skb.checksum_complete(trailer as u16),
+            _ => return,
+        }
+        passed.count_checksum();
     }
 
     /// Passes a frame up.
@@ -414,28 +408,23 @@ impl Pass<'_, '_> {
         let Frame { mut skb, trailer } = frame;
         let bytes = skb.len() as u64;
         let received = match trailer {
-            Some(checksum) => {
-                match checksum {
-                    Checksum::Unknown => {}
-                    Checksum::Verified => {
-                        skb.checksum_verified();
-                        passed.count_checksum();
-                    }
-                    Checksum::Sum(sum) => {
-                        skb.checksum_complete(sum);
-                        passed.count_checksum();
-                    }
-                }
+            Some(trailer) => {
+                self.pass_checksum(&mut skb, trailer, passed);
                 skb.receive(self.cx)
             }
             None => Err(skb),
         };
         match received {
             Ok(()) => passed.count(bytes, multicast),
-            Err(skb) => {
-                self.stats.count_error(RxError::Length);
-                skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
-            }
+            Err(skb) => self.refuse(skb, passed),
         }
+    }
+
+    /// It is no frame at all.
+    #[cold]
+    fn refuse(&self, skb: SkBuff, passed: &mut RxPassed) {
+        passed.refuse();
+        self.stats.count_error(RxError::Length);
+        skb.discard(drop_reason::SKB_DROP_REASON_DEV_HDR);
     }
 }

@@ -61,17 +61,19 @@ impl RxStats {
         }
     }
 
-    /// Counts what a poll passed up.
+    /// Counts what a poll passed up, of `frames` that it found.
     #[inline]
-    pub(crate) fn count_passed(&self, passed: &RxPassed, trailer: Trailer) {
+    pub(crate) fn count_passed(&self, frames: u64, passed: &RxPassed, trailer: Trailer) {
         // Polls without frames are many, and some counters seldom change.
-        if passed.packets == 0 {
+        let packets = frames.saturating_sub(passed.refused);
+        if packets == 0 {
             return;
         }
-        self.packets.add(passed.packets);
-        self.bytes.add(passed.bytes);
-        if passed.multicast != 0 {
-            self.multicast.add(passed.multicast);
+        self.packets.add(packets);
+        self.bytes.add(passed.sums & RxPassed::BYTES);
+        let multicast = passed.sums >> RxPassed::MULTICAST_SHIFT;
+        if multicast != 0 {
+            self.multicast.add(multicast);
         }
         let checksums = match trailer {
             Trailer::Verdicts => &self.csum_unnecessary,
@@ -80,7 +82,7 @@ impl RxStats {
         if passed.checksums != 0 {
             checksums.add(passed.checksums);
         }
-        let none = passed.packets.saturating_sub(passed.checksums);
+        let none = packets.saturating_sub(passed.checksums);
         if none != 0 {
             self.csum_none.add(none);
         }
@@ -102,23 +104,30 @@ impl RxStats {
 /// atomic counters an access for each frame.
 #[derive(Default)]
 pub(crate) struct RxPassed {
-    packets: u64,
-    bytes: u64,
-    multicast: u64,
+    /// Frames that were not passed up.
+    refused: u64,
+    /// Of the others, the bytes, and above them the number that were multicast: one sum is kept in
+    /// memory, not two. No poll has so many frames that they meet.
+    sums: u64,
     /// Of the frames, those with a word of the hardware.
     checksums: u64,
 }
 
 // These additions cannot overflow, and are not checked for it: they are made for each frame.
 impl RxPassed {
+    const MULTICAST_SHIFT: u32 = 40;
+    const BYTES: u64 = (1 << Self::MULTICAST_SHIFT) - 1;
+
     /// A frame was passed up.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u64, multicast: bool) {
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(bytes);
-        if multicast {
-            self.multicast = self.multicast.wrapping_add(1);
-        }
+        let multicast = u64::from(multicast) << Self::MULTICAST_SHIFT;
+        self.sums = self.sums.wrapping_add(bytes).wrapping_add(multicast);
+    }
+
+    /// A frame was not passed up.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = self.refused.wrapping_add(1);
     }
 
     /// The hardware had something to say of its checksum.

@@ -9,8 +9,13 @@
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
 
 use core::{
+    hint::assert_unchecked,
     marker::PhantomData,
-    mem::ManuallyDrop,
+    mem::{
+        forget,
+        replace,
+        ManuallyDrop, //
+    },
     ptr::NonNull, //
 };
 
@@ -103,7 +108,7 @@ impl Layout {
     }
 }
 
-/// The pool of one receive queue.
+/// The pool of one receive queue, of a device that addresses 32 bits.
 ///
 /// # Invariants
 ///
@@ -162,6 +167,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             rest: Rest {
                 // INVARIANT: Nothing is left.
                 left: 0,
+                size: layout.size,
                 page: NonNull::dangling(),
                 start: core::ptr::null_mut(),
                 address: 0,
@@ -181,9 +187,8 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         }
         let rest = &mut self.rest;
         // INVARIANT: The last fragment that was left is cut off.
-        let left = rest.left.wrapping_sub(1);
-        rest.left = left;
-        let offset = left.wrapping_mul(self.layout.size);
+        let offset = rest.left.wrapping_sub(self.layout.size);
+        rest.left = offset;
         let fragment = Fragment {
             page: rest.page,
             start: rest.start.wrapping_add(offset as usize),
@@ -191,7 +196,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
         // INVARIANT: One fragment of the page is ours; the pool synchronised it for the device.
         Some(DeviceBuffer {
             fragment,
-            data: rest.address.wrapping_add(DmaAddress::from(offset)),
+            data: rest.address.wrapping_add(offset),
         })
     }
 
@@ -201,24 +206,37 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
     /// [`PagePool::alloc`]; pages whose buffers have one size need none of what it can do.
     #[inline(never)]
     fn divide_page(&mut self, gfp: Gfp) -> Option<()> {
-        let count = self.layout.per_page;
+        let layout = &self.layout;
         // SAFETY: `raw` is valid, and this is called either in the NAPI context of the pool or
         // while that is disabled, because the pool is owned by what NAPI polls.
         let page = NonNull::new(unsafe {
             bindings::page_pool_alloc_pages(self.raw.as_ptr(), gfp.as_raw())
         })?;
-        let rest = &mut self.rest;
-        // SAFETY: The page is new and all of it is ours. The pool maps its pages, and allocates
-        // them without high memory, so that they have addresses of both kinds.
-        unsafe {
-            let raw = page.as_ptr();
-            fragment_page(raw, count);
-            rest.start = bindings::ravb_helper_page_address(raw).cast();
-            rest.address = dma_address(raw).wrapping_add(DmaAddress::from(self.layout.headroom));
-        }
-        // INVARIANT: `count` references are ours, one for each buffer that fits the page.
-        rest.page = page;
-        rest.left = count.into();
+        let raw = page.as_ptr();
+        // SAFETY: The pool maps its pages, and allocates them without high memory, so that they
+        // have addresses of both kinds.
+        let (start, address) = unsafe {
+            (
+                bindings::ravb_helper_page_address(raw).cast(),
+                dma_address(raw),
+            )
+        };
+        // INVARIANT: The page is new and all of it is ours.
+        let whole = Fragment { page, start };
+        let address = u32::try_from(address).ok()?;
+        // SAFETY: All of the page is ours.
+        unsafe { fragment_page(raw, layout.per_page) };
+        forget(whole);
+        // INVARIANT: A reference is ours for each buffer that fits the page.
+        let rest = Rest {
+            page,
+            start,
+            address: address.wrapping_add(layout.headroom),
+            left: layout.size.wrapping_mul(layout.per_page.into()),
+            size: layout.size,
+        };
+        // Nothing is left to be dropped, which a compiler does not see.
+        forget(replace(&mut self.rest, rest));
         Some(())
     }
 
@@ -232,7 +250,7 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             return None;
         }
         // SAFETY: The page is mapped for this device, and the range is inside it.
-        unsafe { dma::sync_for_cpu(self.dev, buffer.data, len) };
+        unsafe { dma::sync_for_cpu(self.dev, buffer.data.into(), len) };
         net_prefetch(buffer.fragment.data(&self.layout));
         // INVARIANT: `len` was checked above.
         Some(CpuBuffer {
@@ -252,11 +270,11 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             return None;
         }
         // SAFETY: The page is mapped for this device, and the range is inside it.
-        unsafe { dma::sync_for_cpu(self.dev, buffer.data, len) };
+        unsafe { dma::sync_for_cpu(self.dev, buffer.data.into(), len) };
         // INVARIANT: `len` was checked above.
         Some(Lent {
             dev: self.dev,
-            address: buffer.data,
+            address: buffer.data.into(),
             start: buffer.fragment.data(&self.layout),
             written: len,
             len,
@@ -339,20 +357,22 @@ unsafe fn dma_address(page: *const bindings::page) -> DmaAddress {
 ///
 /// # Invariants
 ///
-/// `left` references of `page`, which belongs to a pool, are ours, and so is the memory from
-/// `start`, where the page begins: one buffer for each reference. The device knows the data area of
-/// the first of them by `address`.
+/// `left` bytes from `start` on are ours, where `page` begins, which belongs to a pool. They are
+/// buffers of `size`, for each of which a reference of the page is ours. The device knows the data
+/// area of the first of them by `address`.
 struct Rest {
     page: NonNull<bindings::page>,
     start: *mut u8,
-    address: DmaAddress,
+    address: u32,
     left: u32,
+    size: u32,
 }
 
 impl Drop for Rest {
     #[inline]
     fn drop(&mut self) {
-        for _ in 0..self.left {
+        while self.left != 0 {
+            self.left = self.left.saturating_sub(self.size);
             drop(Fragment {
                 page: self.page,
                 start: self.start,
@@ -403,15 +423,17 @@ impl Drop for Fragment {
 /// # Invariants
 ///
 /// The device reaches the data area of `fragment` at `data`.
+// In an array, of which there is one for each ring, an index is turned into an address by a shift.
+#[repr(align(32))]
 pub(crate) struct DeviceBuffer {
     fragment: Fragment,
-    data: DmaAddress,
+    data: u32,
 }
 
 impl DeviceBuffer {
-    /// What the device knows the data area by, as wide as its DMA mask.
+    /// What the device knows the data area by.
     #[inline]
-    pub(crate) fn dma_address(&self) -> DmaAddress {
+    pub(crate) fn dma_address(&self) -> u32 {
         self.data
     }
 }
@@ -499,8 +521,38 @@ impl Drop for Lent<'_> {
 #[inline]
 unsafe fn last<const N: usize>(start: *const u8, len: u32) -> Option<[u8; N]> {
     let len = len as usize;
+    // SAFETY: As the caller promises.
+    (len > N).then(|| unsafe { read_bytes(start.add(len).sub(N)) })
+}
+
+/// Reads `N` bytes.
+///
+/// What is in most trailers takes one instruction, as `get_unaligned()` does, but not if the
+/// compiler may choose: for Rust, the kernel tells it that addresses must be aligned.
+///
+/// # Safety
+///
+/// The bytes must be there, in normal memory, and nobody may write them meanwhile.
+#[inline(always)]
+unsafe fn read_bytes<const N: usize>(from: *const u8) -> [u8; N] {
+    #[cfg(CONFIG_ARM64)]
+    if N == size_of::<u32>() {
+        let word: u32;
+        // SAFETY: As the caller promises. The processor takes any address of normal memory.
+        unsafe {
+            core::arch::asm!(
+                "ldr {word:w}, [{from}]",
+                word = out(reg) word,
+                from = in(reg) from,
+                options(pure, readonly, nostack, preserves_flags),
+            )
+        };
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&word.to_ne_bytes());
+        return bytes;
+    }
     // SAFETY: As the caller promises. An array of bytes has no alignment.
-    (len > N).then(|| unsafe { start.add(len).sub(N).cast::<[u8; N]>().read() })
+    unsafe { from.cast::<[u8; N]>().read() }
 }
 
 /// What a socket buffer keeps of a [`CpuBuffer`].
@@ -543,6 +595,8 @@ impl CpuBuffer {
         // the invariant. From here on its head is the reference that this buffer had.
         unsafe {
             skbuff::fill_head(skb, self.layout.headroom, self.len);
+            // What is asked for when it is passed up.
+            assert_unchecked((*skb.as_ptr()).data_len == 0);
         }
         let _ = ManuallyDrop::new(self);
         // SAFETY: The only reference is given to the result.

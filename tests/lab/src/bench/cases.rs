@@ -89,94 +89,54 @@ pub(super) fn of(variant: &str) -> Vec<Case> {
         counts: COUNTS,
     };
     // Sizes with the FCS, as everyone names them; the model's are without.
+    let bursts = |name, title, size, counts| {
+        // All that the processor has to do in a burst is done before the next.
+        let gap = if size > 1514 { 800_000 } else { 400_000 };
+        receive(name, title, size, 64, gap, false, counts)
+    };
+    let saturated = |name, title, size, counts| receive(name, title, size, 1, 0, true, counts);
+    let paced = |name, title, size| receive(name, title, size, 1, 200_000, false, FEW);
     let mut cases = vec![
-        receive(
-            "rx_64",
-            "RX 64 B, bursts of 64",
-            60,
-            64,
-            400_000,
-            false,
-            COUNTS,
-        ),
-        receive(
-            "rx_64_saturated",
-            "RX 64 B, saturated",
-            60,
-            1,
-            0,
-            true,
-            COUNTS,
-        ),
-        receive(
-            "rx_512",
-            "RX 512 B, bursts of 64",
-            508,
-            64,
-            400_000,
-            false,
-            COUNTS,
-        ),
-        receive(
-            "rx_1518",
-            "RX 1518 B, bursts of 64",
-            1514,
-            64,
-            400_000,
-            false,
-            COUNTS,
-        ),
-        receive(
-            "rx_1518_saturated",
-            "RX 1518 B, saturated",
-            1514,
-            1,
-            0,
-            true,
-            COUNTS,
-        ),
-        receive(
-            "rx_paced",
-            "RX 64 B, one at a time",
-            60,
-            1,
-            200_000,
-            false,
-            FEW,
-        ),
+        bursts("rx_64", "RX 64 B, bursts of 64", 60, COUNTS),
+        bursts("rx_512", "RX 512 B, bursts of 64", 508, COUNTS),
+        bursts("rx_1518", "RX 1518 B, bursts of 64", 1514, COUNTS),
+        saturated("rx_64_saturated", "RX 64 B, saturated", 60, COUNTS),
+        saturated("rx_512_saturated", "RX 512 B, saturated", 508, COUNTS),
+        saturated("rx_1518_saturated", "RX 1518 B, saturated", 1514, COUNTS),
+        paced("rx_paced", "RX 64 B, one at a time", 60),
+        paced("rx_512_paced", "RX 512 B, one at a time", 508),
+        paced("rx_1518_paced", "RX 1518 B, one at a time", 1514),
         pktgen("tx_64_burst", "TX 64 B, pktgen burst 32", 60, 32),
+        pktgen("tx_512_burst", "TX 512 B, pktgen burst 32", 508, 32),
+        pktgen("tx_1518_burst", "TX 1518 B, pktgen burst 32", 1514, 32),
         pktgen("tx_64_single", "TX 64 B, pktgen burst 1", 60, 1),
-    ];
-    cases.push(Case {
-        name: "tx_tcp_1514",
-        title: "TX 1514 B, TCP sendfile",
-        traffic: Traffic::Tcp,
-        counts: FEW,
-    });
-    cases.push(Case {
-        name: "rx_udp",
-        title: "RX 1518 B, UDP to a socket",
-        traffic: Traffic::Receive {
-            ethertype: IPV4,
-            size: 1514,
-            // As many as a socket holds that is not read in between.
-            burst: 64,
-            gap: 1_600_000,
-            hold: false,
+        Case {
+            name: "tx_tcp_1514",
+            title: "TX 1514 B, TCP sendfile",
+            traffic: Traffic::Tcp,
+            counts: COUNTS,
         },
-        counts: FEW,
-    });
+        Case {
+            name: "rx_udp",
+            title: "RX 1518 B, UDP to a socket",
+            traffic: Traffic::Receive {
+                ethertype: IPV4,
+                size: 1514,
+                // As many as a socket holds that is not read in between.
+                burst: 64,
+                gap: 1_600_000,
+                hold: false,
+            },
+            counts: FEW,
+        },
+    ];
     if variant == "gbeth" {
         // A ring of 1024 descriptors holds any of these bursts.
-        cases.push(receive(
-            "rx_8192",
-            "RX 8192 B, bursts of 64",
-            8188,
-            64,
-            800_000,
-            false,
-            FEW,
-        ));
+        cases.extend([
+            bursts("rx_8192", "RX 8192 B, bursts of 64", 8188, FEW),
+            saturated("rx_8192_saturated", "RX 8192 B, saturated", 8188, FEW),
+            paced("rx_8192_paced", "RX 8192 B, one at a time", 8188),
+        ]);
     }
     cases
 }

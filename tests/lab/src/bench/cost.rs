@@ -39,25 +39,43 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// From the marks of a case.
+    /// From the marks of a case: the mean over its series.
     pub(super) fn new(case: &Case, series: &[Series], outcome: &Outcome) -> Result<Cost> {
-        let (first, more) = series.split_first().context("no series")?;
-        let samples = Sample::all(case, first, outcome)?;
-        let mut cost = Cost {
-            total: slope(&samples, |profile, _| counted(profile)),
-            functions: functions(&samples),
-            events: events(case, &samples),
+        let all = series
+            .iter()
+            .map(|series| Cost::of_series(case, series, outcome))
+            .collect::<Result<Vec<_>>>()?;
+        ensure!(!all.is_empty(), "no series");
+        let share = 1.0 / all.len() as f64;
+        let mut mean = Cost {
+            total: 0.0,
+            functions: BTreeMap::new(),
+            events: BTreeMap::new(),
             spread: Vec::new(),
         };
-        cost.spread.push((cost.total, cost.owned()));
-        for series in more {
-            let samples = Sample::all(case, series, outcome)?;
-            cost.spread.push((
-                slope(&samples, |profile, _| counted(profile)),
-                owned(&functions(&samples)),
-            ));
+        for cost in all {
+            mean.total += cost.total * share;
+            for (symbol, value) in cost.functions {
+                *mean.functions.entry(symbol).or_default() += value * share;
+            }
+            for (name, value) in cost.events {
+                *mean.events.entry(name).or_default() += value * share;
+            }
+            mean.spread.extend(cost.spread);
         }
-        Ok(cost)
+        Ok(mean)
+    }
+
+    fn of_series(case: &Case, series: &Series, outcome: &Outcome) -> Result<Cost> {
+        let samples = Sample::all(case, series, outcome)?;
+        let total = slope(&samples, |profile, _| counted(profile));
+        let functions = functions(&samples);
+        Ok(Cost {
+            spread: vec![(total, owned(&functions))],
+            total,
+            functions,
+            events: events(case, &samples),
+        })
     }
 
     /// Instructions by place.

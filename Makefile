@@ -67,8 +67,8 @@ lab:
 		{ echo "cargo is missing: install it (1.85 or newer)" >&2; exit 1; }
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
-.PHONY: demo shell check check-all ksft check-list bench bench-check stock graft
-.PHONY: update
+.PHONY: demo shell check check-all ksft check-list bench bench-full bench-check
+.PHONY: stock graft update
 demo: lab
 	@$(LAB) demo
 
@@ -91,6 +91,10 @@ check-list: lab
 # What a packet costs, and whether it costs more than it did.
 bench: lab
 	@$(LAB) bench
+
+# Also on kernels that are built here, with Rust compiled in four ways.
+bench-full: bench
+	@$(LAB) bench --lean
 
 bench-check: lab
 	@FILTER=bench- $(LAB) check
@@ -140,6 +144,7 @@ help:
 	@echo '  ksft             - the kernel'\''s own selftests, with both drivers'
 	@echo '  check-list       - names of all tests'
 	@echo '  bench            - what a packet costs, beside the stock driver'
+	@echo '  bench-full       - also on kernels with Rust compiled in different ways'
 	@echo '  bench-check      - whether it costs more than it did'
 	@echo '  stock            - build ravb-rs.ko for the stock Debian arm64 kernel'
 	@echo '  graft            - put the driver into the kernel tree KERNEL_SRC='

@@ -89,6 +89,9 @@ enum Command {
         /// separated by commas).
         #[arg(long, env = "FILTER", default_value = "")]
         filter: String,
+        /// Only measure on lean kernels with Rust compiled in different ways.
+        #[arg(long)]
+        lean: bool,
         /// Only measure the few cases of the test `bench-baseline`, and write its baseline anew.
         #[arg(long)]
         set_baseline: bool,
@@ -132,6 +135,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Bench { set_baseline, .. } if set_baseline => {
             bench::set_baseline(&env).map(|()| true)
         }
+        Command::Bench { lean: true, .. } => bench::run_lean(&env).map(|()| true),
         Command::Bench { filter, .. } => bench::run(&env, &filter).map(|()| true),
         Command::Build { step } => steps::build(&env, step).map(|()| true),
         Command::Exec { command } => steps::exec(&env, &command),

@@ -8,6 +8,7 @@ mod cases;
 mod cost;
 mod flood;
 mod iperf;
+mod lean;
 mod profile;
 mod report;
 mod rig;
@@ -203,6 +204,11 @@ fn both<T: Send>(run: impl Fn(Driver) -> Result<T> + Sync) -> Result<(T, T)> {
         let c = c.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok((c?, rust?))
     })
+}
+
+/// What `make bench-full` does beyond `make bench`.
+pub(crate) fn run_lean(env: &Env) -> Result<()> {
+    report::write_lean(env, &lean::measure(env)?)
 }
 
 /// The machine of the tests below.

@@ -5,6 +5,7 @@
 use super::cost::{interval, rounded, Cost};
 use super::flood::{self, Config, Experiment, Floods, Machine, Way, CONFIGS};
 use super::iperf::Rates;
+use super::lean;
 use super::profile::{Place, PLACES};
 use super::svg::{bars, lines, Bar, Line};
 use super::{Measured, Pair, Results, VARIANTS};
@@ -242,6 +243,35 @@ fn document(env: &Env, results: &Results) -> Result<()> {
         }
     }
     fill(env, "make bench", &figures(results)?)
+}
+
+/// What was measured on lean kernels.
+pub(super) fn write_lean(env: &Env, all: &[lean::Measured]) -> Result<()> {
+    let mut rows = vec![titles(&[
+        "case", "overflow", "helpers", "C", "Rust", "Rust/C", "driver", "owned",
+    ])];
+    let count = all.first().map_or(0, |measured| measured.cases.len());
+    for index in 0..count {
+        for measured in all {
+            let (case, Pair { c, rust }) = &measured.cases[index];
+            let code = measured.code;
+            let choose = |on: bool, yes: &str, no: &str| if on { yes } else { no }.to_string();
+            rows.push(vec![
+                case.title.to_string(),
+                choose(code.overflow_checks, "checked", "unchecked"),
+                choose(code.inline_helpers, "inlined", "called"),
+                format!("{:.0}", c.total),
+                format!("{:.0}", rust.total),
+                format!("{:.3}", rust.total / c.total),
+                format!("{:.3}", rust.driver() / c.driver()),
+                format!("{:.3}", rust.owned() / c.owned()),
+            ]);
+        }
+    }
+    println!("\n{}", report::table(&rows));
+    let json: Vec<Value> = all.iter().map(lean::Measured::json).collect();
+    report::write(env, "bench-lean", &json)?;
+    fill(env, "make bench-full", &rst(&rows))
 }
 
 fn figures(results: &Results) -> Result<String> {

@@ -45,15 +45,65 @@ pub(crate) enum Flavour {
     Riscv64,
     /// One for 32-bit arm.
     Arm,
+    /// A lean one, to measure on.
+    Lean(Code),
+}
+
+/// How the Rust of a kernel is compiled, and of its modules.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Code {
+    /// Overflow of integers is found when it happens.
+    pub(crate) overflow_checks: bool,
+    /// The kernel's C helpers become part of the functions that call them.
+    pub(crate) inline_helpers: bool,
+}
+
+impl Code {
+    /// All there are; the one that is Kconfig's default comes first.
+    pub(crate) const ALL: [Code; 4] = [
+        Code::new(true, false),
+        Code::new(true, true),
+        Code::new(false, false),
+        Code::new(false, true),
+    ];
+
+    const fn new(overflow_checks: bool, inline_helpers: bool) -> Code {
+        Code {
+            overflow_checks,
+            inline_helpers,
+        }
+    }
+
+    /// Name of its directory and in reports.
+    pub(crate) fn key(self) -> &'static str {
+        match (self.overflow_checks, self.inline_helpers) {
+            (true, false) => "checked",
+            (true, true) => "checked-inlined",
+            (false, false) => "unchecked",
+            (false, true) => "unchecked-inlined",
+        }
+    }
+
+    /// Lines of its configuration.
+    pub(super) fn options(self) -> String {
+        let line = |name: &str, on| match on {
+            true => format!("CONFIG_{name}=y\n"),
+            false => format!("# CONFIG_{name} is not set\n"),
+        };
+        line("RUST_OVERFLOW_CHECKS", self.overflow_checks)
+            + &line("RUST_INLINE_HELPERS", self.inline_helpers)
+    }
 }
 
 impl Flavour {
     /// What it runs on.
     pub(crate) fn arch(self) -> &'static Arch {
         match self {
-            Flavour::Stock | Flavour::LargePages | Flavour::Realtime | Flavour::Debug => {
-                &arch::ARM64
-            }
+            Flavour::Stock
+            | Flavour::LargePages
+            | Flavour::Realtime
+            | Flavour::Debug
+            | Flavour::Lean(_) => &arch::ARM64,
             Flavour::Riscv64 => &arch::RISCV64,
             Flavour::Arm => &arch::ARM,
         }
@@ -113,6 +163,7 @@ pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
         (Flavour::Debug, _) => built::get(env, &built::DEBUG),
         (Flavour::Riscv64, _) => built::get(env, &built::RISCV64),
         (Flavour::Arm, _) => built::get(env, &built::ARM),
+        (Flavour::Lean(code), _) => built::lean(env, code),
         (Flavour::Stock, Some(kdir)) => given(env, kdir),
         (Flavour::Stock, None) => prepared(env, stock::get(env)?),
         (Flavour::LargePages, _) => prepared(env, stock::of(env, stock::LARGE_PAGES)?),

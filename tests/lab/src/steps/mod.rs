@@ -39,6 +39,8 @@ pub(crate) enum StepName {
     Riscv64,
     /// The kernel for 32-bit arm.
     Arm,
+    /// The lean kernels for measurements.
+    Lean,
     /// The user-mode kernel for KUnit.
     Uml,
     /// QEMU with the modelled device.
@@ -64,6 +66,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
         StepName::Riscv64 => kernel::get(env, Flavour::Riscv64)?.dir,
         StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,
+        StepName::Lean => kernel::get(env, Flavour::Lean(kernel::Code::ALL[0]))?.dir,
         StepName::Uml => uml::get(env)?.dir,
         StepName::Qemu => qemu::get(env, &arch::ARM64)?.dir().to_path_buf(),
         StepName::QemuRiscv64 => qemu::get(env, &arch::RISCV64)?.dir().to_path_buf(),

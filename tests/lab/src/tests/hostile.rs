@@ -48,6 +48,7 @@ pub(crate) fn tests() -> Vec<Test> {
             ..Machine::with(variant, Net::User)
         },
         run,
+        everywhere: false,
     };
     let ours = vec![
         line("short", true, "gbeth", short),

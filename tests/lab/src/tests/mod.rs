@@ -61,6 +61,18 @@ pub(crate) struct Line {
     pub(crate) long: bool,
     pub(crate) machine: Machine,
     pub(crate) run: functional::Function,
+    /// Our driver does it on EtherAVB as well.
+    pub(crate) everywhere: bool,
+}
+
+impl Line {
+    /// The same, which our driver does on EtherAVB as well.
+    pub(crate) fn everywhere(self) -> Line {
+        Line {
+            everywhere: true,
+            ..self
+        }
+    }
 }
 
 /// The tests of a table, with a driver: their names say which, and what `area` they are about.
@@ -89,13 +101,17 @@ fn in_guest(area: &str, driver: Driver, lines: Vec<Line>) -> Vec<Test> {
         let others =
             driver == Driver::Rust && machine.variant == "gen3" && machine.kernel == Flavour::Stock;
         add(line.name, line.long, machine.clone());
-        let variants = variants::VARIANTS.iter().filter(|&&name| name != "gen3");
-        for &variant in variants.filter(|_| others) {
+        for &variant in variants::VARIANTS {
+            let long = line.long || variant != "gen3";
             let machine = Machine {
                 variant,
                 ..machine.clone()
             };
-            add(&line.name.replace("gen3", variant), true, machine);
+            if driver == Driver::Rust && line.everywhere {
+                add(&format!("{}-{variant}", line.name), long, machine);
+            } else if others && variant != "gen3" {
+                add(&line.name.replace("gen3", variant), long, machine);
+            }
         }
     }
     tests

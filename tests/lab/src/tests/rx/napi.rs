@@ -105,8 +105,7 @@ pub(super) fn busy_poll(bench: &mut Bench<'_>) -> Result<()> {
     const BUDGET: u64 = 8;
     const COUNT: u32 = 400;
     bench.up()?;
-    let napi = netdev(bench, "napis")?;
-    let id = napi.first().context("no NAPI context")?.get("id")?;
+    let id = napi_id(bench)?;
     let deferral = Deferral::set(bench, 100, Duration::from_millis(20))?;
     listen(
         bench,
@@ -313,23 +312,30 @@ s.bind((\"eth0\", 3))
 print(\"listening\", flush=True)
 time.sleep(600)'";
 
+/// The NAPI context of the first queue, which both of its directions name.
+fn napi_id(bench: &mut Bench<'_>) -> Result<u64> {
+    let queues = netdev(bench, "queues")?;
+    let first = queues
+        .iter()
+        .filter(|queue| queue.get("id").ok() == Some(0));
+    let named: Vec<u64> = first
+        .map(|queue| queue.get("napi-id"))
+        .collect::<Result<_>>()?;
+    let [rx, tx] = named[..] else {
+        bail!("the first queue has {} directions", named.len());
+    };
+    let napis = netdev(bench, "napis")?;
+    let exists = napis.iter().any(|napi| napi.get("id").ok() == Some(rx));
+    ensure!(exists && rx == tx, "a queue names no NAPI context");
+    Ok(rx)
+}
+
 /// The core shows the page pool of the queue; buffers return to it without detours; those that a
 /// socket holds when the module goes come back later; then nothing is left.
 pub(super) fn pools(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     let size = ring(bench, "rx0")?.len() as u64;
-    let queues = netdev(bench, "queues")?;
-    let napi = netdev(bench, "napis")?
-        .first()
-        .context("no NAPI")?
-        .get("id")?;
-    ensure!(queues.len() >= 2, "{} queues", queues.len());
-    for queue in &queues[..2] {
-        ensure!(
-            queue.get("napi-id")? == napi,
-            "a queue names no NAPI context"
-        );
-    }
+    let napi = napi_id(bench)?;
     let pools = netdev(bench, "pools")?;
     let pool = pools
         .iter()

@@ -1199,8 +1199,20 @@ impl<'bound> Regs<'bound> {
     /// on the bus at this moment.
     pub(crate) fn halt(&self) {
         self.io().update(CCC, |ccc| ccc.with_dtsr(true));
-        // What fails was reported, and RESET mode ends everything.
+        // RESET mode ends everything.
         let _ = self.wait(|io| io.read(CSR).dts());
-        let _ = self.set_mode(Mode::Reset);
+        self.reset();
+    }
+
+    /// Enters RESET mode, by the reset line if the mode does not change: after this, the device
+    /// does not touch memory any more.
+    pub(crate) fn reset(&self) {
+        if self.set_mode(Mode::Reset).is_err() {
+            let line = self.hw.reset();
+            let result = line.assert().and_then(|()| line.deassert());
+            if result.is_err() {
+                dev_err!(self.hw.dev, "cannot be reset\n");
+            }
+        }
     }
 }

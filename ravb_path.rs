@@ -251,9 +251,7 @@ impl<'bound> DataPath<'bound> {
         let regs = &self.regs;
         let mut up = ravb.hw.up.lock();
         // On failure, whatever was set up stops here.
-        let reset = ScopeGuard::new(|| {
-            let _ = regs.set_mode(Mode::Reset);
-        });
+        let reset = ScopeGuard::new(|| regs.reset());
 
         regs.set_mode(Mode::Reset)?;
         regs.enter_config()?;

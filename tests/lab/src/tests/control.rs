@@ -17,11 +17,21 @@ const GBETH: &[(&str, bool, Function)] = &[
     ("refusals", false, |bench| refusals(bench, GBETH_REFUSALS)),
     ("registers", false, registers),
     ("statistics", false, statistics),
+    ("counters", false, |bench| {
+        counters(
+            bench,
+            &["ethtool -G eth0 rx 128", "ethtool -G eth0 rx 1024"],
+        )
+    }),
     ("self-test", false, self_test),
     ("traffic", false, |bench| traffic(bench, GBETH_SETTINGS)),
+    ("lossless", false, |bench| lossless(bench, GBETH_SETTINGS)),
     ("address", false, address),
     ("runtime-pm", false, runtime_pm),
     ("resize", false, resize),
+    ("stuck", false, |bench| {
+        stuck(bench, &["ethtool -G eth0 rx 128"])
+    }),
     ("failed-open", false, |bench| {
         failed_open(bench, "toe-stuck", ["off", "on"])
     }),
@@ -32,6 +42,7 @@ const GBETH: &[(&str, bool, Function)] = &[
     ("messages", false, messages),
     ("link-settings", false, link_settings),
     ("suspend", false, suspend),
+    ("pm-test", false, pm_test),
     ("random", false, random),
     ("restart", false, |bench| restart(bench, "reboot -f")),
     ("poweroff", false, |bench| restart(bench, "poweroff -f")),
@@ -45,12 +56,24 @@ const GEN3: &[(&str, bool, Function)] = &[
     ("rx-all", false, rx_all),
     ("self-test", true, self_test),
     ("traffic", true, |bench| traffic(bench, GEN3_SETTINGS)),
+    ("lossless", true, |bench| lossless(bench, GEN3_SETTINGS)),
+    ("counters", true, |bench| {
+        let one = "ethtool -L eth0 combined 1";
+        counters(bench, &[one, "ethtool -L eth0 combined 2"])
+    }),
     ("channels", false, channels),
+    ("stuck", false, |bench| {
+        stuck(
+            bench,
+            &["ethtool -G eth0 tx 128", "ethtool -L eth0 combined 1"],
+        )
+    }),
     ("failed-open-mode", true, |bench| {
         failed_open(bench, "mode-change-delay", ["0", "1000000000"])
     }),
     ("restart", true, |bench| restart(bench, "reboot -f")),
     ("suspend", true, suspend),
+    ("pm-test", true, pm_test),
     ("random", true, random),
 ];
 
@@ -74,16 +97,26 @@ pub(crate) fn tests() -> Vec<Test> {
         let machine = Machine::with("gen3", Net::User);
         add(&format!("gen3-{name}"), long, machine, run);
     }
-    let fixed = Machine {
-        flavours: vec!["FIXED_LINK"],
-        ..Machine::rzg2l(Net::User)
-    };
-    add("fixed-link-suspend", false, fixed, suspend);
-    let no_phy = Machine {
-        flavours: vec!["NO_PHY_HANDLE"],
-        ..Machine::rzg2l(Net::User)
-    };
-    add("failed-open-no-phy", false, no_phy, failed_open_without_phy);
+    let tables: &[(&str, &'static str, Function)] = &[
+        ("fixed-link-suspend", "FIXED_LINK", suspend),
+        ("fixed-link-again", "FIXED_LINK", fixed_link_again),
+        ("phy-polled", "PHY_POLL", |bench| phy_reports(bench, false)),
+        ("phy-legacy", "LEGACY_MDIO", |bench| {
+            phy_reports(bench, true)
+        }),
+        (
+            "failed-open-no-phy",
+            "NO_PHY_HANDLE",
+            failed_open_without_phy,
+        ),
+    ];
+    for &(name, flavour, run) in tables {
+        let machine = Machine {
+            flavours: vec![flavour],
+            ..Machine::rzg2l(Net::User)
+        };
+        add(name, false, machine, run);
+    }
     for variant in ["gbeth", "gen3"] {
         let machine = Machine {
             // Room for the files that are booted, and for a file to watch.
@@ -309,19 +342,21 @@ fn registers(bench: &mut Bench<'_>) -> Result<()> {
     bench.ping(3, 56)
 }
 
+/// How many PAUSE frames were obeyed, which nothing but a counter of the hardware says.
+fn obeyed_pauses(bench: &mut Bench<'_>) -> Result<u64> {
+    let text = bench.vm.ok(&format!("ethtool -I -a {IFACE}"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("rx_pause_frames: "));
+    line.and_then(|value| value.parse().ok())
+        .with_context(|| format!("no counter in {text}"))
+}
+
 /// PAUSE frames that the device obeys are counted.
 fn pauses(bench: &mut Bench<'_>) -> Result<()> {
     const COUNT: u64 = 5;
     bench.up()?;
-    let read = |bench: &mut Bench<'_>| -> Result<u64> {
-        let text = bench.vm.ok(&format!("ethtool -I -a {IFACE}"))?;
-        let line = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("rx_pause_frames: "));
-        line.and_then(|value| value.parse().ok())
-            .with_context(|| format!("no counter in {text}"))
-    };
-    let before = read(bench)?;
+    let before = obeyed_pauses(bench)?;
     // To the group of MAC control, for a single quantum.
     let frame = format!(
         "0180c2000001{}8808000100{:02x}{}",
@@ -334,15 +369,39 @@ fn pauses(bench: &mut Bench<'_>) -> Result<()> {
         serde_json::json!({ "hex": frame, "count": COUNT, "gap_ns": 1_000_000 }),
     )?;
     bench.vm.ok("sleep 0.3")?;
-    let rise = read(bench)? - before;
+    let rise = obeyed_pauses(bench)? - before;
     ensure!(rise == COUNT, "{rise} of {COUNT} were counted");
-    ensure!(read(bench)? - before == COUNT, "counted twice");
+    ensure!(obeyed_pauses(bench)? - before == COUNT, "counted twice");
     Ok(())
 }
 
-/// The counters of the standard agree with those of the interface.
+/// The statistics of a queue, by the names that users know: programs look for them.
+const STATISTICS: &[&str] = &[
+    "rx_queue_0_packets",
+    "rx_queue_0_bytes",
+    "rx_queue_0_mcast_packets",
+    "rx_queue_0_errors",
+    "rx_queue_0_crc_errors",
+    "rx_queue_0_frame_errors",
+    "rx_queue_0_length_errors",
+    "rx_queue_0_over_errors",
+    "rx_queue_0_dropped",
+    "rx_queue_0_alloc_fail",
+    "tx_queue_0_packets",
+    "tx_queue_0_bytes",
+    "tx_queue_0_dropped",
+];
+
+/// The statistics have their names, and the counters of the standard agree with those of the
+/// interface.
 fn statistics(bench: &mut Bench<'_>) -> Result<()> {
     pauses(bench)?;
+    let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
+    let names = text.lines().filter_map(|line| {
+        let (name, value) = line.trim().split_once(": ")?;
+        value.parse::<u64>().is_ok().then_some(name)
+    });
+    ensure!(names.eq(STATISTICS.iter().copied()), "{text}");
     bench.ping(10, 1000)?;
     let value = |text: &str, name: &str| -> Result<u64> {
         text.lines()
@@ -420,6 +479,8 @@ const GBETH_SETTINGS: &[&str] = &[
     "ethtool -K eth0 gro on",
     "ethtool --set-tunable eth0 rx-copybreak 256",
     "ethtool --set-tunable eth0 rx-copybreak 0",
+    "ip link set eth0 address 02:00:00:00:00:99",
+    "ip link set eth0 address 02:00:00:00:00:01",
     "ethtool -d eth0 > /dev/null; ethtool -S eth0 > /dev/null; ethtool eth0 > /dev/null",
 ];
 
@@ -433,6 +494,8 @@ const GEN3_SETTINGS: &[&str] = &[
     "ethtool -K eth0 rx off",
     "ethtool -G eth0 rx 1024 tx 256",
     "ethtool -K eth0 rx on",
+    "ip link set eth0 address 02:00:00:00:00:99",
+    "ip link set eth0 address 02:00:00:00:00:01",
     "ethtool -L eth0 combined 2 && ethtool -d eth0 > /dev/null",
 ];
 
@@ -443,6 +506,10 @@ fn traffic(bench: &mut Bench<'_>, settings: &[&str]) -> Result<()> {
     const SECONDS: u64 = 600;
     const PROMISCUOUS: u64 = 1;
     bench.up()?;
+    // The network hears of a new address.
+    bench
+        .vm
+        .ok(&format!("sysctl -q net.ipv4.conf.{IFACE}.arp_notify=1"))?;
     let changes = format!("cat /sys/class/net/{IFACE}/carrier_changes");
     let carrier = bench.vm.ok(&changes)?;
     let receive = Iperf::start(&bench.parts.root)?;
@@ -487,6 +554,111 @@ fn traffic(bench: &mut Bench<'_>, settings: &[&str]) -> Result<()> {
     bench.ping(5, 1000)
 }
 
+/// What a setting may lose, in packets 20 ms apart: those that are in rings which are replaced, or
+/// on the way to an address that is no longer ours.
+fn may_lose(setting: &str) -> u64 {
+    let switches = ["ethtool -G", "ethtool -L", "address"];
+    if switches.iter().any(|words| setting.contains(words)) {
+        2
+    } else {
+        0
+    }
+}
+
+/// Settings lose nothing but what is under way where rings are switched.
+fn lossless(bench: &mut Bench<'_>, settings: &[&str]) -> Result<()> {
+    bench.up()?;
+    bench
+        .vm
+        .ok(&format!("sysctl -q net.ipv4.conf.{IFACE}.arp_notify=1"))?;
+    bench.ping(5, 56)?;
+    for setting in settings {
+        let text = bench.vm.ok(&format!(
+            "ping -i 0.02 -c 20 -W 5 {} > /tmp/lossless & ping=$!
+             sleep 0.2
+             {{ {setting}; }} > /dev/null || exit 1
+             wait $ping
+             sed -n 's/^20 packets transmitted, \\([0-9]*\\) .*/\\1/p' /tmp/lossless",
+            net::GATEWAY
+        ))?;
+        let received: u64 = text.trim().parse().with_context(|| text.clone())?;
+        ensure!(
+            received + may_lose(setting) >= 20,
+            "`{setting}`: {received} of 20 packets were answered"
+        );
+    }
+    bench
+        .vm
+        .ok(&format!("ip link set {IFACE} promisc off mtu 1500"))
+        .map(drop)
+}
+
+/// Counters never shrink, whoever changes what; and what the hardware counts, and forgets when it
+/// is read, is counted once, however many ask at the same time.
+fn counters(bench: &mut Bench<'_>, changes: &[&str]) -> Result<()> {
+    const EVENTS: u64 = 3;
+    const ROUNDS: u64 = 20;
+    bench.up()?;
+    let before = obeyed_pauses(bench)?;
+    for round in 0..ROUNDS {
+        let events = format!("{{\"PFRCR\": {EVENTS}}}");
+        bench.vm.set_property("emac-events", events)?;
+        if round % 5 == 4 {
+            // Nobody asks before it is reset.
+            bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+            bench.up()?;
+        } else {
+            bench.vm.ok(&format!(
+                "cd /sys/class/net/{IFACE}/statistics
+                 for i in 1 2 3 4 5 6; do cat rx_errors > /dev/null & done; wait"
+            ))?;
+        }
+    }
+    let rise = obeyed_pauses(bench)? - before;
+    ensure!(
+        rise == EVENTS * ROUNDS,
+        "{} events were counted as {rise}",
+        EVENTS * ROUNDS
+    );
+
+    let iperf = Iperf::start(&bench.parts.root)?;
+    bench.vm.ok(&format!(
+        "rm -f /run/counters-*
+         (while [ ! -e /run/counters-end ]; do {}; sleep 0.1; done) > /dev/null 2>&1 &
+         (cd /sys/class/net/{IFACE}/statistics
+          rounds=0
+          while [ ! -e /run/counters-end ]; do
+              for name in rx_packets rx_bytes tx_packets tx_bytes tx_dropped multicast; do
+                  read -r new < $name
+                  eval \"old=\\${{$name:-0}}\"
+                  [ $new -ge $old ] || echo $name: $old to $new
+                  eval \"$name=$new\"
+              done
+              rounds=$((rounds + 1))
+          done
+          echo rounds $rounds) > /run/counters-seen 2>&1 &",
+        iperf.client(Direction::Transmit, 600, "")
+    ))?;
+    for _ in 0..5 {
+        for change in changes {
+            cycles::traffic(bench)?;
+            bench.vm.ok(change)?;
+        }
+        cycles::traffic(bench)?;
+        bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+        bench.up()?;
+    }
+    let seen = bench.vm.ok("touch /run/counters-end; killall -q iperf3
+         for i in $(seq 100); do grep -q rounds /run/counters-seen && break; sleep 0.1; done
+         cat /run/counters-seen")?;
+    let rounds = seen.trim().strip_prefix("rounds ");
+    let rounds: u64 = rounds
+        .and_then(|text| text.parse().ok())
+        .with_context(|| format!("counters shrank: {seen}"))?;
+    ensure!(rounds > 100, "looked at only {rounds} times");
+    bench.ping(3, 56)
+}
+
 /// The address can be changed while the interface is up: frames to the new one arrive.
 fn address(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
@@ -515,6 +687,17 @@ fn clock_stops(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The PHY gets its driver anew, which asks it what it can do: transfers take place and succeed.
+const PHY_DRIVER_AGAIN: &str = "
+    cd -P /sys/bus/mdio_bus/devices/*:07 || exit 1
+    phy=${PWD##*/}
+    driver=$(readlink -f driver)
+    reads=$(cat ../statistics/reads_7) errors=$(cat ../statistics/errors_7)
+    echo $phy > \"$driver/unbind\" && [ ! -e driver ] || exit 1
+    echo $phy > \"$driver/bind\" && [ -e driver ] || exit 1
+    [ $(cat ../statistics/reads_7) -gt $reads ] || { echo 'nothing was read'; exit 1; }
+    [ $(cat ../statistics/errors_7) = $errors ] || { echo 'transfers failed'; exit 1; }";
+
 /// The clock stops when the interface is down, and runs while somebody uses the device: for a
 /// dump of the registers, or for the PHY.
 fn runtime_pm(bench: &mut Bench<'_>) -> Result<()> {
@@ -524,9 +707,7 @@ fn runtime_pm(bench: &mut Bench<'_>) -> Result<()> {
     clock_stops(bench)?;
     for command in [
         "ethtool -d eth0 > /dev/null".to_string(),
-        "cd /sys/bus/mdio_bus/devices; [ -n \"$(ls)\" ] || exit 1
-         for d in */phy_id; do cat $d > /dev/null; done"
-            .to_string(),
+        PHY_DRIVER_AGAIN.to_string(),
         format!("ethtool -S {IFACE} > /dev/null; ip -s link show {IFACE} > /dev/null"),
     ] {
         bench.vm.ok(&command)?;
@@ -547,6 +728,87 @@ fn resize(bench: &mut Bench<'_>) -> Result<()> {
         .vm
         .ok(&format!("ethtool -G {IFACE} rx 1024 tx 256"))
         .map(drop)
+}
+
+/// Where the hardware does not go from one mode to another while rings are switched, the interface
+/// is taken down, the settings stay as they were, and the user can bring it up again.
+fn stuck(bench: &mut Bench<'_>, changes: &[&str]) -> Result<()> {
+    for change in changes {
+        bench.up()?;
+        let settings = format!("ethtool -g {IFACE}; ethtool -l {IFACE}");
+        let before = bench.vm.ok(&settings)?;
+        bench.vm.set_property("mode-change-delay", "1000000000")?;
+        let result = bench.vm.run(change, 30);
+        bench.vm.set_property("mode-change-delay", "0")?;
+        ensure!(result?.status != 0, "`{change}` succeeded");
+        ensure!(
+            bench.vm.ok(&settings)? == before,
+            "`{change}` had an effect"
+        );
+        bench
+            .vm
+            .ok(&format!("ip link show {IFACE} | grep 'state DOWN'"))
+            .with_context(|| format!("`{change}` does not take it down"))?;
+        clock_stops(bench)?;
+        bench.up()?;
+        bench.ping(5, 1000)?;
+        bench.vm.ok(change)?;
+        net::wait_for_link(bench.vm)?;
+        bench.ping(5, 56)?;
+    }
+    bench
+        .vm
+        .ok(&format!("ethtool -G {IFACE} rx 1024 tx 256"))
+        .map(drop)
+}
+
+/// The fixed link is registered by the probe and by nothing else, and goes with the device.
+fn fixed_link_again(bench: &mut Bench<'_>) -> Result<()> {
+    /// More than there may be at a time.
+    const ROUNDS: u32 = 40;
+    bench.up()?;
+    let device = bench.platform_device()?;
+    let driver = format!("/sys/bus/platform/drivers/{}", bench.driver.module());
+    let links = "ls /sys/bus/mdio_bus/devices | wc -l";
+    let before = bench.vm.ok(links)?;
+    ensure!(before.trim() == "1", "{before} links");
+    let address = bench.up_script();
+    bench.vm.ok_within(
+        &format!(
+            "for i in $(seq {ROUNDS}); do
+                 echo {device} > {driver}/unbind || exit 1
+                 [ $({links}) = 0 ] || {{ echo 'the link stays'; exit 1; }}
+                 echo {device} > {driver}/bind || exit 1
+                 for j in 1 2; do
+                     {address}
+                     [ $({links}) = 1 ] || {{ ls /sys/bus/mdio_bus/devices; exit 1; }}
+                     ip link set {IFACE} down
+                 done
+             done"
+        ),
+        120,
+    )?;
+    bench.up()?;
+    bench.ping(5, 56)
+}
+
+/// The PHY says what becomes of the link, by its interrupt, or because it is asked each second.
+fn phy_reports(bench: &mut Bench<'_>, interrupt: bool) -> Result<()> {
+    let raised = |bench: &mut Bench<'_>| -> Result<Option<u64>> {
+        // The last number of a line is that of the interrupt at its controller.
+        let text = bench
+            .vm
+            .ok("awk '/ethernet:07$/ { print $2 + $3 }' /proc/interrupts")?;
+        Ok(text.trim().parse().ok())
+    };
+    bench.up()?;
+    let before = raised(bench)?;
+    ensure!(before.is_some() == interrupt, "interrupts: {before:?}");
+    super::functional::cable(bench)?;
+    ensure!(raised(bench)? > before || !interrupt, "no interrupt");
+    bench.vm.ok(&format!("rmmod {}", bench.driver.module()))?;
+    bench.up()?;
+    bench.ping(5, 56)
 }
 
 /// Tries to open the interface many times, which must fail each time and leak nothing.
@@ -790,12 +1052,19 @@ fn crc32(bytes: impl Iterator<Item = u8>) -> u32 {
 
 /// Puts the system to sleep for two seconds.
 fn sleep(bench: &mut Bench<'_>) -> Result<()> {
+    sleep_to(bench, "none")
+}
+
+/// Puts the system to sleep as far as `/sys/power/pm_test` says.
+fn sleep_to(bench: &mut Bench<'_>, level: &str) -> Result<()> {
     let mark = bench.vm.console_mark("asleep")?;
     // The answer must be out before the channel falls asleep.
-    bench
-        .vm
-        .ok("rm -f /tmp/awake; echo +3 > /sys/class/rtc/rtc0/wakealarm
-         (sleep 1; echo freeze > /sys/power/state; echo $? > /tmp/awake) > /dev/null 2>&1 &")?;
+    bench.vm.ok(&format!(
+        "rm -f /tmp/awake; echo {level} > /sys/power/pm_test || exit 1
+         echo 1 > /sys/module/suspend/parameters/pm_test_delay
+         echo 0 > /sys/class/rtc/rtc0/wakealarm; echo +3 > /sys/class/rtc/rtc0/wakealarm
+         (sleep 1; echo freeze > /sys/power/state; echo $? > /tmp/awake) > /dev/null 2>&1 &"
+    ))?;
     let end = Instant::now() + Duration::from_secs(60);
     while !bench.vm.console_since(mark).contains("PM: suspend exit") {
         ensure!(Instant::now() < end, "the system sleeps on");
@@ -804,10 +1073,45 @@ fn sleep(bench: &mut Bench<'_>) -> Result<()> {
     bench.vm.reconnect()?;
     let status = bench.vm.ok(
         "for i in $(seq 200); do [ -s /tmp/awake ] && break; sleep 0.05; done
-         cat /tmp/awake",
+         echo none > /sys/power/pm_test; cat /tmp/awake",
     )?;
     ensure!(status.trim() == "0", "the system did not go to sleep");
     Ok(())
+}
+
+/// A suspend that turns back at each of the stages which the kernel offers for tests: with traffic
+/// going on, and with the interface down.
+fn pm_test(bench: &mut Bench<'_>) -> Result<()> {
+    bench.up()?;
+    let iperf = Iperf::start(&bench.parts.root)?;
+    bench.vm.ok(&format!(
+        "rm -f /run/pm-end
+         (while [ ! -e /run/pm-end ]; do {}; sleep 0.1; done) > /dev/null 2>&1 &",
+        iperf.client(Direction::Receive, 600, "")
+    ))?;
+    for level in ["freezer", "devices", "platform"] {
+        cycles::traffic(bench)?;
+        let mark = bench.vm.console_mark(level)?;
+        sleep_to(bench, level)?;
+        ensure!(
+            bench
+                .vm
+                .console_since(mark)
+                .contains("suspend debug: Waiting"),
+            "it did not turn back at {level}"
+        );
+        net::wait_for_link(bench.vm)?;
+        cycles::traffic(bench).with_context(|| format!("after {level}"))?;
+    }
+    bench.vm.ok("touch /run/pm-end
+         for i in $(seq 100); do killall -q iperf3 || exit 0; sleep 0.1; done; exit 1")?;
+    bench.vm.ok(&format!("ip link set {IFACE} down"))?;
+    for level in ["devices", "platform"] {
+        sleep_to(bench, level)?;
+        clock_stops(bench)?;
+    }
+    bench.up()?;
+    bench.ping(5, 56)
 }
 
 /// The device sleeps with the system and works as before afterwards, up and down; the clock is off

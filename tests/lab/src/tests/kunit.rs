@@ -43,6 +43,19 @@ pub(crate) fn tests() -> Vec<Test> {
         on_debug("debug-smoke", false, smoke),
         on_debug("debug-faults-probe", true, faults_in_probe),
         on_debug("debug-faults-open", true, faults_in_open),
+        on_debug("debug-faults-resize", true, faults_in_resize),
+        Test {
+            name: "debug-faults-channels-gen3".to_string(),
+            long: true,
+            run: Run::Guest {
+                driver: Driver::Rust,
+                machine: Machine {
+                    variant: "gen3",
+                    ..machine.clone()
+                },
+                run: faults_in_channels,
+            },
+        },
     ]
 }
 
@@ -140,6 +153,87 @@ fn faults_in_open(bench: &mut Bench<'_>) -> Result<()> {
     bench.ping(5, 56)
 }
 
+/// A change of the rings fails at each of its allocations in turn, and has no effect then.
+fn faults_in_resize(bench: &mut Bench<'_>) -> Result<()> {
+    // ETHTOOL_GRINGPARAM and ETHTOOL_SRINGPARAM: maxima of four sizes, then the sizes.
+    faults_in_setting(bench, [0x10, 0x11], "{5: 64, 8: 64}", "{5: 80, 8: 80}")
+}
+
+/// The same with the number of queues.
+fn faults_in_channels(bench: &mut Bench<'_>) -> Result<()> {
+    // ETHTOOL_GCHANNELS and ETHTOOL_SCHANNELS, of the same form: the last is of both directions.
+    faults_in_setting(bench, [0x3c, 0x3d], "{8: 2}", "{8: 1}")
+}
+
+/// Changes a setting that ethtool reads and writes with `commands`, by words of their structure,
+/// while one allocation after the other fails. Each time the setting is the new one and nobody was
+/// told of an error, or the old one and somebody was; in both cases the interface is up and frames
+/// go both ways.
+fn faults_in_setting(
+    bench: &mut Bench<'_>,
+    [get, set]: [u32; 2],
+    old: &str,
+    new: &str,
+) -> Result<()> {
+    bench.up()?;
+    // Short rings: a buffer that cannot be allocated is like the next one.
+    bench.vm.ok(&format!("ethtool -G {IFACE} rx 64 tx 64"))?;
+    leaks(bench)?;
+    let script = format!(
+        "for f in failslab fail_page_alloc; do
+             cd /sys/kernel/debug/$f && echo N > ignore-gfp-wait && echo 0 > verbose || exit 1
+         done
+         echo 0 > min-order
+         exec python3 -ISu - << 'END'
+import array, fcntl, os, struct, sys
+import _socket as socket
+
+INTERFACE = b'{IFACE}'
+OLD, NEW = {old}, {new}
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+nth = os.open('/proc/self/fail-nth', os.O_RDWR)
+
+def ioctl(command, values):
+    data = array.array('I', [command] + [0] * 8)
+    for at, value in values.items():
+        data[at] = value
+    address, _ = data.buffer_info()
+    fcntl.ioctl(sock, 0x8946, struct.pack('16sP16x', INTERFACE, address))
+    return data
+
+def shown():
+    data = ioctl({get}, {{}})
+    return {{at: data[at] for at in OLD}}
+
+for n in range(1, {ALLOCATIONS}):
+    error = None
+    os.pwrite(nth, str(n).encode(), 0)
+    try:
+        ioctl({set}, NEW)
+    except OSError as failure:
+        error = failure
+    left = int(os.pread(nth, 16, 0))
+    os.pwrite(nth, b'0', 0)
+    if shown() != (OLD if error else NEW):
+        sys.exit(f'{{n}}: {{error}}, and the setting is {{shown()}}')
+    if os.system('[ $(cat /sys/class/net/{IFACE}/carrier) = 1 ] &&'
+                 'ping -c 1 -W 5 {GATEWAY} > /dev/null'):
+        sys.exit(f'{{n}}: {{error}}, and no answer')
+    ioctl({set}, OLD)
+    if left:
+        print('faults', n)
+        sys.exit()
+sys.exit('it never gets through')
+END",
+        GATEWAY = net::GATEWAY
+    );
+    judge_faults(bench, &script)?;
+    bench
+        .vm
+        .ok(&format!("ethtool -G {IFACE} rx 1024 tx 256"))
+        .map(drop)
+}
+
 /// The most allocations that one operation is expected to make, with a wide margin.
 const ALLOCATIONS: u32 = 2000;
 
@@ -169,7 +263,12 @@ fn fail_each(bench: &mut Bench<'_>, once: &str, undo: &str) -> Result<()> {
          echo 'it never gets through'
          exit 1"
     );
-    let text = bench.vm.ok_within(&script, 900)?;
+    judge_faults(bench, &script)
+}
+
+/// Runs a script that says how many faults there were: enough, and nothing got lost.
+fn judge_faults(bench: &mut Bench<'_>, script: &str) -> Result<()> {
+    let text = bench.vm.ok_within(script, 900)?;
     let count: u32 = text
         .lines()
         .find_map(|line| line.strip_prefix("faults "))

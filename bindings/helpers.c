@@ -9,6 +9,11 @@ bool ravb_helper_netif_running(const struct net_device *dev)
 	return netif_running(dev);
 }
 
+bool ravb_helper_netif_device_present(const struct net_device *dev)
+{
+	return netif_device_present(dev);
+}
+
 void ravb_helper_netif_tx_wake_all_queues(struct net_device *dev)
 {
 	netif_tx_wake_all_queues(dev);

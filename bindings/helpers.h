@@ -10,6 +10,7 @@
 
 /* Network device */
 bool ravb_helper_netif_running(const struct net_device *dev);
+bool ravb_helper_netif_device_present(const struct net_device *dev);
 void ravb_helper_netif_tx_wake_all_queues(struct net_device *dev);
 void ravb_helper_netif_tx_disable(struct net_device *dev);
 void ravb_helper_netif_tx_stop_queue(struct netdev_queue *txq);

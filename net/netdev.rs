@@ -158,7 +158,7 @@ pub(crate) trait Operations: Send + Sync + Sized {
     /// [`Operations::recover`] follows.
     fn timed_out(dev: &NetDevice<Self>, queue: u32);
 
-    /// Makes the device transmit again, if the interface is still up.
+    /// Makes the device transmit again, if the interface is still up and the device attached.
     fn recover(dev: &mut Locked<'_, Self>);
 
     /// Adds up the statistics. May be called in any context but hard interrupts.
@@ -335,6 +335,12 @@ impl<'a, T: Operations> Locked<'a, T> {
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { bindings::ravb_helper_netif_running(self.dev.as_raw()) }
+    }
+
+    /// Whether the device is attached to the core.
+    fn is_present(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { bindings::ravb_helper_netif_device_present(self.dev.as_raw()) }
     }
 
     /// Changes how many queues are in use. They must be stopped, or the interface down.
@@ -834,7 +840,8 @@ impl<T: Operations> Adapter<T> {
             NetDevice::<T>::from_raw(dev.cast::<bindings::net_device>().cast_mut())
         };
         let mut dev = dev.lock();
-        if dev.is_running() {
+        // A system that has begun to sleep meanwhile gets what it needs when it wakes up.
+        if dev.is_running() && dev.is_present() {
             T::recover(&mut dev);
         }
     }

@@ -204,14 +204,16 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
     ///
     /// `page_pool_alloc_frag()` does the same, but takes longer for each buffer than all of
     /// [`PagePool::alloc`]; pages whose buffers have one size need none of what it can do.
+    /// `page_pool_alloc_pages()` is a shell of the function below, which is the one that the
+    /// kernel's fault injection knows.
     #[inline(never)]
     fn divide_page(&mut self, gfp: Gfp) -> Option<()> {
         let layout = &self.layout;
         // SAFETY: `raw` is valid, and this is called either in the NAPI context of the pool or
         // while that is disabled, because the pool is owned by what NAPI polls.
-        let page = NonNull::new(unsafe {
-            bindings::page_pool_alloc_pages(self.raw.as_ptr(), gfp.as_raw())
-        })?;
+        let netmem = unsafe { bindings::page_pool_alloc_netmems(self.raw.as_ptr(), gfp.as_raw()) };
+        // Memory of a device, which is not pages, is only given to pools that ask for it.
+        let page = NonNull::new(netmem as *mut bindings::page)?;
         let raw = page.as_ptr();
         // SAFETY: The pool maps its pages, and allocates them without high memory, so that they
         // have addresses of both kinds.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Kernels that are built here, from the stock kernel's source: the debug kernel, with the checkers
-//! of tests/kernel/debug.config, and lean ones for other architectures: the source allows Rust on
-//! riscv64 with clang only, and the RZ/G2L clock generator on 32-bit arm only with COMPILE_TEST.
-//! And lean ones for arm64 that differ in how Rust is compiled, to measure what that costs.
+//! of tests/kernel/debug.config, a lean one whose functions can be made to fail, and lean ones for
+//! other architectures: the source allows Rust on riscv64 with clang only, and the RZ/G2L clock
+//! generator on 32-bit arm only with COMPILE_TEST. And lean ones for arm64 that differ in how Rust
+//! is compiled, to measure what that costs.
 //!
 //! clang builds them, so that KASAN sees Rust too.
 
@@ -37,6 +38,15 @@ pub(super) const DEBUG: Recipe = Recipe {
     label: "debug kernel",
     make: "make -j$(nproc) ARCH=arm64 LLVM=1",
     configs: &["debug.config"],
+    image: "arch/arm64/boot/Image",
+};
+
+/// The lean kernel with fault injection.
+pub(super) const FAULTS: Recipe = Recipe {
+    name: "faults",
+    label: "kernel with fault injection",
+    make: "make -j$(nproc) ARCH=arm64 LLVM=1",
+    configs: &["lean.config", "faults.config"],
     image: "arch/arm64/boot/Image",
 };
 

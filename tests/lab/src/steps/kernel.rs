@@ -41,6 +41,8 @@ pub(crate) enum Flavour {
     Realtime,
     /// One that is built to notice mistakes.
     Debug,
+    /// One whose functions can be made to fail, and that is not slow.
+    Faults,
     /// One for riscv64.
     Riscv64,
     /// One for 32-bit arm.
@@ -103,6 +105,7 @@ impl Flavour {
             | Flavour::LargePages
             | Flavour::Realtime
             | Flavour::Debug
+            | Flavour::Faults
             | Flavour::Lean(_) => &arch::ARM64,
             Flavour::Riscv64 => &arch::RISCV64,
             Flavour::Arm => &arch::ARM,
@@ -161,6 +164,7 @@ impl Kernel {
 pub(crate) fn get(env: &Env, flavour: Flavour) -> Result<Kernel> {
     match (flavour, &env.kdir) {
         (Flavour::Debug, _) => built::get(env, &built::DEBUG),
+        (Flavour::Faults, _) => built::get(env, &built::FAULTS),
         (Flavour::Riscv64, _) => built::get(env, &built::RISCV64),
         (Flavour::Arm, _) => built::get(env, &built::ARM),
         (Flavour::Lean(code), _) => built::lean(env, code),

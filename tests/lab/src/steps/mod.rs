@@ -35,6 +35,8 @@ pub(crate) enum StepName {
     Realtime,
     /// The kernel that notices mistakes.
     Debug,
+    /// The kernel whose functions can be made to fail.
+    Faults,
     /// The kernel for riscv64.
     Riscv64,
     /// The kernel for 32-bit arm.
@@ -64,6 +66,7 @@ pub(crate) fn build(env: &Env, step: StepName) -> Result<()> {
         StepName::LargePages => kernel::get(env, Flavour::LargePages)?.dir,
         StepName::Realtime => kernel::get(env, Flavour::Realtime)?.dir,
         StepName::Debug => kernel::get(env, Flavour::Debug)?.dir,
+        StepName::Faults => kernel::get(env, Flavour::Faults)?.dir,
         StepName::Riscv64 => kernel::get(env, Flavour::Riscv64)?.dir,
         StepName::Arm => kernel::get(env, Flavour::Arm)?.dir,
         StepName::Lean => kernel::get(env, Flavour::Lean(kernel::Code::ALL[0]))?.dir,

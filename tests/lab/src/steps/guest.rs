@@ -50,7 +50,18 @@ const MODULES: &[&str] = &[
 ];
 
 /// The same, where the kernel has them: one that is made for a purpose may not.
-const MODULES_IF_ANY: &[&str] = &["bridge", "netconsole", "pktgen", "sch_fq", "vrf"];
+const MODULES_IF_ANY: &[&str] = &[
+    "bridge",
+    "netconsole",
+    "pktgen",
+    "sch_fq",
+    "vrf",
+    // A packet is given to a queue by a filter.
+    "sch_ingress",
+    "cls_flower",
+    "cls_matchall",
+    "act_skbedit",
+];
 
 /// The kernel module of `tests/guest`, by the name of its directory.
 const OWN_MODULE: &str = "lab_tx";

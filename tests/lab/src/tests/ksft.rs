@@ -6,6 +6,7 @@ use super::{Run, Test};
 use crate::check::Bench;
 use crate::env::Driver;
 use crate::net;
+use crate::steps::kernel::Flavour;
 use crate::vm::{Machine, Net};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ const PROGRAMS: &[(&str, u64, Kind)] = &[
     ("drivers/net/hw/irq.py", 120, Kind::Python),
     ("drivers/net/hw/nic_timestamp.py", 120, Kind::Python),
     ("drivers/net/hw/csum.py", 300, Kind::Python),
+    ("drivers/net/hw/pp_alloc_fail.py", 120, Kind::Faults),
     ("net/netdevice.sh", 120, Kind::Alone),
     ("net/forwarding/min_max_mtu.sh", 300, Kind::Together),
 ];
@@ -35,11 +37,20 @@ const PROGRAMS: &[(&str, u64, Kind)] = &[
 enum Kind {
     /// Python: a partner in a namespace; tells the result of each case.
     Python,
+    /// The same, on a kernel whose functions can be made to fail.
+    Faults,
     /// Shell: the interface alone, down.
     Alone,
     /// Shell: both interfaces in one namespace; tells the result of each case.
     Together,
 }
+
+/// In which programs, and on which variants, our driver is still worse than the stock one.
+#[cfg(test)]
+const WORSE: &[(&str, &str)] = &[
+    // There is no PTP clock.
+    ("gen3", "nic_timestamp"),
+];
 
 /// What must come out.
 const EXPECTED: &str = include_str!("../../../ksft/expected");
@@ -50,6 +61,10 @@ pub(crate) fn tests() -> Vec<Test> {
         for &variant in VARIANTS {
             for index in 0..PROGRAMS.len() {
                 let machine = Machine {
+                    kernel: match PROGRAMS[index].2 {
+                        Kind::Faults => Flavour::Faults,
+                        _ => Flavour::Stock,
+                    },
                     selftests: true,
                     // Interrupts are moved to the third.
                     cpus: 4,
@@ -74,7 +89,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// A test function for each program: functions carry no data.
 const RUN: [fn(&mut Bench<'_>) -> Result<()>; PROGRAMS.len()] = [
     run::<0>, run::<1>, run::<2>, run::<3>, run::<4>, run::<5>, run::<6>, run::<7>, run::<8>,
-    run::<9>, run::<10>, run::<11>,
+    run::<9>, run::<10>, run::<11>, run::<12>,
 ];
 
 /// `drivers/net/hw/irq.py` is `irq`.
@@ -109,20 +124,36 @@ const PARTNER: &str = "
 fn run<const INDEX: usize>(bench: &mut Bench<'_>) -> Result<()> {
     let (path, seconds, kind) = PROGRAMS[INDEX];
     // The tests of the kernel's network subsystem get a second try, too: some wait for a fixed time
-    // only, however busy the host is.
-    if let Ok(()) = attempt(bench, path, seconds, kind) {
+    // only, however busy the host is. That it was needed is told.
+    if let Ok(()) = attempt(bench, path, seconds, kind, "output") {
         return Ok(());
     }
-    attempt(bench, path, seconds, kind)
+    print!("(second try) ");
+    attempt(bench, path, seconds, kind, "output-again")
 }
 
-fn attempt(bench: &mut Bench<'_>, path: &str, seconds: u64, kind: Kind) -> Result<()> {
+/// Where packets may have been lost: in the devices, before them, or behind.
+const COUNTED: &str = "
+    for at in '' 'ip netns exec ns-remote'; do
+        $at ip -s -s link show; $at tc -s qdisc show
+        $at grep -e Ip: -e Tcp: -e Udp: /proc/net/snmp
+    done
+    cat /proc/net/softnet_stat";
+
+/// Runs a program once and keeps what it printed in a file with this extension.
+fn attempt(
+    bench: &mut Bench<'_>,
+    path: &str,
+    seconds: u64,
+    kind: Kind,
+    extension: &str,
+) -> Result<()> {
     let (dir, file) = path.rsplit_once('/').context("no directory")?;
     if bench.vm.run("[ -e /sys/class/net/eth0 ]", 10)?.status != 0 {
         net::load(bench.vm, bench.driver)?;
     }
     let command = match kind {
-        Kind::Python => format!("{PARTNER}\npython3 {file}"),
+        Kind::Python | Kind::Faults => format!("{PARTNER}\npython3 {file}"),
         Kind::Alone => format!("bash {file}"),
         Kind::Together => format!(
             "modprobe vrf; modprobe 8021q
@@ -135,9 +166,10 @@ fn attempt(bench: &mut Bench<'_>, path: &str, seconds: u64, kind: Kind) -> Resul
     )?;
     let variant = bench.machine.variant;
     let name = format!("ksft-{}-{variant}-{}", bench.driver, short(path));
+    let counted = bench.vm.run(COUNTED, 10)?.text;
     fs::write(
-        bench.parts.logs.join(name).with_extension("output"),
-        &output.text,
+        bench.parts.logs.join(name).with_extension(extension),
+        format!("{}\n{counted}", output.text),
     )?;
     let results = match kind {
         Kind::Alone => BTreeMap::from([(
@@ -158,7 +190,7 @@ fn attempt(bench: &mut Bench<'_>, path: &str, seconds: u64, kind: Kind) -> Resul
     ensure!(!results.is_empty(), "no result:\n{}", output.text);
     let differences = differences(bench.driver, variant, short(path), &results);
     if !differences.is_empty() {
-        bail!("{}\n{}", differences.join("\n"), output.text);
+        bail!("{}\n{}\n{counted}", differences.join("\n"), output.text);
     }
     Ok(())
 }
@@ -296,7 +328,10 @@ mod unit {
                     && line.case == ours.case
             });
             let theirs = theirs.map_or("pass", |line| line.result);
-            assert!(rank(ours.result) <= rank(theirs), "worse than C: {ours:?}");
+            // What is still missing is said, and nothing else may be worse.
+            let known = WORSE.contains(&(ours.variant, ours.program));
+            let worse = rank(ours.result) > rank(theirs);
+            assert!(worse == known, "compared with C: {ours:?}, {theirs}");
         }
     }
 }

@@ -141,8 +141,7 @@ fn ours() -> Vec<Line> {
             false,
             strict("gbeth"),
             trouble::stuck_unbind,
-        )
-        .everywhere(),
+        ),
         line(
             "stuck-changed",
             true,

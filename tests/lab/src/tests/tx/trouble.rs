@@ -338,7 +338,8 @@ fn set_watchdog(bench: &mut Bench<'_>, ms: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the kernel has said since `mark` that a queue is stuck.
+/// Waits until the kernel has said since `mark` that a queue is stuck. A time that
+/// was set counts from the end of the one before, which is five seconds.
 fn wait_for_watchdog(bench: &mut Bench<'_>, mark: u64) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(20);
     while !bench.vm.console_since(mark).contains(WATCHDOG) {
@@ -378,14 +379,11 @@ fn stuck_for(bench: &mut Bench<'_>, seconds: f64) -> Result<()> {
     chatter(bench)?;
     let carrier = carrier_changes(bench)?;
     let held = with(bench, &[("tx-hold", "on", "off")], |bench| {
+        wait_for_watchdog(bench, mark)?;
         flood(bench, seconds)
     });
     quiet(bench)?;
     held?;
-    ensure!(
-        bench.vm.console_since(mark).contains(WATCHDOG),
-        "no queue was ever stuck: the test tests nothing"
-    );
     let result = works(bench, true);
     bench.vm.ok(&format!("ip link set {IFACE} promisc off"))?;
     result?;
@@ -397,14 +395,14 @@ fn stuck_for(bench: &mut Bench<'_>, seconds: f64) -> Result<()> {
 pub(super) fn stuck(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     set_watchdog(bench, SHORT)?;
-    stuck_for(bench, 4.0)
+    stuck_for(bench, 2.0)
 }
 
 /// With the kernel's own idea of how long is too long.
 pub(super) fn stuck_long(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     set_watchdog(bench, 5000)?;
-    stuck_for(bench, 20.0)
+    stuck_for(bench, 12.0)
 }
 
 /// As soon as a queue counts as stuck, the guest runs `script`.

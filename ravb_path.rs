@@ -211,6 +211,7 @@ impl<'bound> DataPath<'bound> {
         for (napi, queue) in self.napis.iter().zip(queues) {
             if let (Some(napi), Some(queue)) = (napi, queue) {
                 let irq = Self::irq_of(dev, queue.id);
+                queue.rx.will_be_polled();
                 napi.enable(dev, irq, queue);
             }
         }

@@ -115,6 +115,11 @@ impl<'bound, P: Poll<Device = Ravb<'bound>>> RxQueue<'bound, P> {
         &self.ring
     }
 
+    /// The NAPI context of the queue is about to be enabled, with this queue and no other.
+    pub(crate) fn will_be_polled(&self) {
+        self.pool.bind();
+    }
+
     /// Whether a poll would find nothing to do. Costs one load of a descriptor.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {

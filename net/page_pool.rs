@@ -119,8 +119,8 @@ pub(crate) struct PagePool<'bound, P: Poll> {
     raw: NonNull<bindings::page_pool>,
     dev: &'bound Device<Bound>,
     layout: Layout,
-    /// The C pool points to it.
-    _napi: Arc<Napi<P>>,
+    /// The C pool points to it when it is bound.
+    napi: Arc<Napi<P>>,
 }
 
 // SAFETY: The pool has its own locks, except that direct recycling needs the NAPI context that it
@@ -128,9 +128,8 @@ pub(crate) struct PagePool<'bound, P: Poll> {
 unsafe impl<P: Poll> Send for PagePool<'_, P> {}
 
 impl<'bound, P: Poll> PagePool<'bound, P> {
-    /// Creates the pool of the receive queue that `napi` serves, for `count` buffers.
-    ///
-    /// The pool must be dropped only when `napi` is disabled: see [`Napi::disable`].
+    /// Creates a pool for the receive queue that `napi` serves, for `count` buffers. It may have
+    /// another pool until this one is [bound](Self::bind) to it.
     pub(crate) fn new(
         dev: &'bound Device<Bound>,
         netdev: &Locked<'_, P::Device>,
@@ -145,7 +144,6 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             fast.pool_size = u32::try_from(count)?;
             fast.nid = bindings::NUMA_NO_NODE;
             fast.dev = device::as_raw(dev);
-            fast.napi = napi.as_raw();
             fast.dma_dir = bindings::dma_data_direction::DMA_FROM_DEVICE;
             // A page is synchronised as a whole, but for what is before the first and behind the
             // last byte that the device can write.
@@ -175,8 +173,18 @@ impl<'bound, P: Poll> PagePool<'bound, P> {
             raw,
             dev,
             layout,
-            _napi: napi.clone(),
+            napi: napi.clone(),
         })
+    }
+
+    /// The NAPI context of the pool is about to poll what uses it, and may give pages back without
+    /// a lock. From then on the pool must be dropped only while that is disabled: see
+    /// [`Napi::disable`].
+    pub(crate) fn bind(&self) {
+        // SAFETY: The pool is valid, and holds the context.
+        unsafe {
+            bindings::page_pool_enable_direct_recycling(self.raw.as_ptr(), self.napi.as_raw())
+        };
     }
 
     /// Takes a buffer out of the pool, for the device to fill.

@@ -221,14 +221,14 @@ impl Case {
         }
     }
 
-    /// By how much the number of packets may exceed what was asked for, exclusively: a burst of
-    /// pktgen that the driver stops in its middle begins anew, a connection has packets without
-    /// data.
-    pub(super) fn overshoot(&self) -> u32 {
+    /// By how much the number of packets may exceed `count`, exclusively: a burst of pktgen that
+    /// the driver stops in its middle begins anew, a connection has packets without data and some
+    /// that are not full.
+    pub(super) fn overshoot(&self, count: u32) -> u32 {
         match self.traffic {
             Traffic::Receive { .. } => 1,
             Traffic::Pktgen { burst, .. } => burst,
-            Traffic::Tcp => 16,
+            Traffic::Tcp => 16 + count / 64,
         }
     }
 

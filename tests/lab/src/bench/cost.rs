@@ -183,7 +183,7 @@ impl<'a> Sample<'a> {
             sample.packets = sample.counted(&format!("/frames/{}", case.queue()));
             ensure!(
                 sample.packets >= f64::from(point.count)
-                    && sample.packets < f64::from(point.count + case.overshoot())
+                    && sample.packets < f64::from(point.count + case.overshoot(point.count))
                     && sample.after.model.left == 0,
                 "{}: {} of {} frames passed, {} left; drops {}",
                 case.name,

@@ -104,32 +104,36 @@ fn run_cases(
 }
 
 fn costs(rig: &Rig, setup: &Setup, cases: &[Case], phases: u32) -> Result<Vec<Cost>> {
-    let (outcome, series) = run_cases(rig, setup, cases, phases, "")?;
-    cases
-        .iter()
-        .zip(&series)
-        .map(|(case, series)| Cost::new(case, series, &outcome))
+    each_cost(rig, setup, cases, phases, "")?
+        .into_iter()
         .collect()
 }
 
-/// Adds to the costs of cases what the processor does with the rings: from a run of its own, in
+/// The cost of each case, or why it has none.
+fn each_cost(
+    rig: &Rig,
+    setup: &Setup,
+    cases: &[Case],
+    phases: u32,
+    what: &str,
+) -> Result<Vec<Result<Cost>>> {
+    let (outcome, series) = run_cases(rig, setup, cases, phases, what)?;
+    Ok(cases
+        .iter()
+        .zip(&series)
+        .map(|(case, series)| Cost::new(case, series, &outcome))
+        .collect())
+}
+
+/// Adds to the cost of a case what the processor does with the rings: from a run of its own, in
 /// which each such access is seen.
-fn add_ring_accesses(rig: &Rig, setup: &Setup, cases: &[Case], costs: &mut [Cost]) -> Result<()> {
-    let setup = Setup {
-        watch: true,
-        ..setup.clone()
-    };
-    let brief: Vec<Case> = cases.iter().cloned().map(Case::brief).collect();
-    let (outcome, series) = run_cases(rig, &setup, &brief, 1, "-watched")?;
-    for ((case, series), cost) in brief.iter().zip(&series).zip(costs) {
-        let watched = Cost::new(case, series, &outcome)?;
-        for (name, value) in watched.events {
-            if name.starts_with("ring_") {
-                cost.events.insert(name, value);
-            }
-        }
-    }
-    Ok(())
+fn with_ring_accesses(cost: Result<Cost>, watched: Result<Cost>) -> Result<Cost> {
+    let mut cost = cost?;
+    let ring = |name: &&'static str| name.starts_with("ring_");
+    let watched = watched?.events;
+    cost.events
+        .extend(watched.into_iter().filter(|(name, _)| ring(name)));
+    Ok(cost)
 }
 
 /// `make bench`.
@@ -138,6 +142,8 @@ pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
     let chosen =
         |name: &str| filter.is_empty() || filter.split(',').any(|word| name.contains(word));
     let mut measured = Vec::new();
+    // One case that fails does not take the others with it.
+    let mut failures: Vec<String> = Vec::new();
     for variant in VARIANTS {
         for coherent in [false, true] {
             let kind = if coherent { "coherent" } else { "noncoherent" };
@@ -149,23 +155,38 @@ pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
                 continue;
             }
             let progress = Progress::start(&format!("{variant}, {kind}"));
-            let measure = |driver: Driver| -> Result<Vec<Cost>> {
+            let measure = |driver: Driver| -> Result<Vec<Result<Cost>>> {
                 let setup = Setup::costs(variant, coherent, driver);
-                let phases = if coherent { 1 } else { PHASES };
-                let mut costs = costs(&rig, &setup, &cases, phases)?;
-                if !coherent {
-                    add_ring_accesses(&rig, &setup, &cases, &mut costs)?;
+                if coherent {
+                    return each_cost(&rig, &setup, &cases, 1, "");
                 }
-                Ok(costs)
+                let costs = each_cost(&rig, &setup, &cases, PHASES, "")?;
+                let setup = Setup {
+                    watch: true,
+                    ..setup
+                };
+                let brief: Vec<Case> = cases.iter().cloned().map(Case::brief).collect();
+                let watched = each_cost(&rig, &setup, &brief, 1, "-watched")?;
+                let pairs = costs.into_iter().zip(watched);
+                Ok(pairs
+                    .map(|(cost, watched)| with_ring_accesses(cost, watched))
+                    .collect())
             };
             let (c, rust) = both(measure)?;
-            for ((case, c), rust) in cases.iter().zip(c).zip(rust) {
-                measured.push(Measured {
-                    variant,
-                    coherent,
-                    case: case.clone(),
-                    pair: Pair { c, rust },
-                });
+            for ((case, c), rust) in cases.into_iter().zip(c).zip(rust) {
+                match (c, rust) {
+                    (Ok(c), Ok(rust)) => measured.push(Measured {
+                        variant,
+                        coherent,
+                        case,
+                        pair: Pair { c, rust },
+                    }),
+                    (c, rust) => {
+                        let errors = [c.err(), rust.err()].into_iter().flatten();
+                        failures
+                            .extend(errors.map(|error| format!("{variant}, {kind}: {error:#}")));
+                    }
+                }
             }
             progress.done();
         }
@@ -183,7 +204,7 @@ pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
         false => None,
         true => iperf_rates(&rig),
     };
-    if measured.is_empty() && experiment.is_none() && iperf.is_none() {
+    if measured.is_empty() && experiment.is_none() && iperf.is_none() && failures.is_empty() {
         bail!("nothing has {filter:?} in its name");
     }
     let results = Results {
@@ -191,7 +212,9 @@ pub(crate) fn run(env: &Env, filter: &str) -> Result<()> {
         experiment,
         iperf,
     };
-    report::write(env, &results, filter.is_empty())
+    report::write(env, &results, filter.is_empty() && failures.is_empty())?;
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
 }
 
 /// Real time is at the mercy of the host: where that has too little of it, all that was counted is

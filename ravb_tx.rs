@@ -269,11 +269,12 @@ impl<'bound> TxQueue<'bound> {
     /// there.
     #[inline]
     fn queue(&mut self, skb: SkBuff) -> Result<(FirstSlot, u32), SkBuff> {
-        let is_short = !skb.is_nonlinear() && skb.len() <= BOUNCE_SIZE;
-        let filled = if is_short && skb.segment_size().is_none() {
+        let filled = if skb.is_nonlinear() || skb.segment_size().is_some() {
+            self.fill(&skb)
+        } else if skb.len() <= BOUNCE_SIZE {
             self.fill_short(&skb)
         } else {
-            self.fill(&skb)
+            self.fill_linear(&skb)
         };
         let (Ok(filled), Some(slot)) = (filled, self.slots.place(0)) else {
             self.clear();
@@ -301,6 +302,42 @@ impl<'bound> TxQueue<'bound> {
                 bytes: skb.len() as u32,
             },
             more: 0,
+        })
+    }
+
+    /// Fills the next slots with a longer frame that lies in one piece of memory. The hardware
+    /// reads it where it is, but for what is before the first aligned byte.
+    ///
+    /// [`TxQueue::fill`] would do the same, and take longer.
+    #[inline]
+    fn fill_linear(&mut self, skb: &SkBuff) -> Result<Filled> {
+        let data = skb.head_data();
+        let unaligned = data.as_ptr().addr().wrapping_neg() & (self.alignment - 1);
+        let (head, rest) = data.split_at_checked(unaligned).ok_or(EINVAL)?;
+        let mapping = skb.map_piece(self.dev, 0, unaligned as u32)?;
+        let address = u32::try_from(mapping.address())?;
+        let rest = rest.len() as u32;
+
+        let first = if head.is_empty() {
+            self.begin(address, Part::Single, rest)
+        } else {
+            let copied = self.ring.copy(self.slots.index(0), head, unaligned)?;
+            let first = self.begin(copied, Part::Start, unaligned as u32);
+            let slot = self.slots.index(1);
+            self.ring.set_pointer(slot, address);
+            self.ring
+                .prepare(slot, ravb_desc::transmit(Part::End, rest));
+            first
+        };
+        let more = u32::from(!head.is_empty());
+        self.slots.place(more).ok_or(ENOSPC)?.mapping = Some(mapping);
+        Ok(Filled {
+            first,
+            size: WireSize {
+                frames: 1,
+                bytes: data.len() as u32,
+            },
+            more,
         })
     }
 

@@ -114,8 +114,10 @@ fn check(bench: &mut Bench<'_>, len: u64, parts: u64, count: u64) -> Result<()> 
         );
         return Ok(());
     }
+    // A poll ends with a descriptor that is empty. One that follows another without an interrupt
+    // looks first whether there is anything to do.
     ensure!(
-        loads <= descriptors + polls && other_loads == 0,
+        loads <= descriptors + 2 * polls && other_loads == 0,
         "{loads} loads, and {other_loads} of other words, for {descriptors} descriptors in {polls} \
          polls"
     );

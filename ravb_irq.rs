@@ -52,23 +52,21 @@ pub(crate) struct Queue<'bound> {
     pub(crate) regs: Arc<Regs<'bound>>,
     pub(crate) tx: TxPoll<'bound>,
     pub(crate) rx: RxQueue<'bound, Self>,
-    /// The status was cleared since the last interrupt.
-    pub(crate) cleared: bool,
 }
 
 impl<'bound> Poll for Queue<'bound> {
     type Device = Ravb<'bound>;
 
     fn poll(&mut self, cx: &napi::Context<'_, Self::Device>) -> usize {
-        // Polls that find nothing are many where interrupts are deferred.
-        if self.cleared && self.tx.is_idle() && self.rx.is_idle() {
+        // Polls that find nothing are many where interrupts are deferred. After an interrupt the
+        // status is cleared in any case: of what a sender took back nothing is left but that.
+        if cx.continues() && self.tx.is_idle() && self.rx.is_idle() {
             return 0;
         }
         // Before the rings are looked at, in the order of the device as well: what comes later
         // raises the interrupt anew.
         self.regs.clear_queue(self.id);
         mb(Full);
-        self.cleared = true;
         self.tx.poll(cx);
         if cx.budget() == 0 {
             return 0;
@@ -76,10 +74,7 @@ impl<'bound> Poll for Queue<'bound> {
         self.rx.poll(cx)
     }
 
-    fn rearm(&mut self, _dev: &NetDevice<Self::Device>) {
-        // The next poll clears the status in any case: of what a sender took back it finds nothing
-        // but the status.
-        self.cleared = false;
+    fn rearm(&self, _dev: &NetDevice<Self::Device>) {
         self.regs.unmask_queue(self.id);
     }
 }

@@ -90,7 +90,6 @@ impl<'bound> Rings<'bound> {
                 regs: regs.clone(),
                 tx: poll,
                 rx,
-                cleared: false,
             });
         }
         Ok(this)

@@ -47,8 +47,9 @@ pub(crate) trait Poll: Send + Sized {
     /// transmitted packets may be reclaimed then, but none may be received.
     fn poll(&mut self, cx: &Context<'_, Self::Device>) -> usize;
 
-    /// Unmasks the interrupts of the queue: there is nothing to do, and nobody polls any more.
-    fn rearm(&mut self, dev: &NetDevice<Self::Device>);
+    /// Unmasks the interrupts of the queue: there is nothing to do. The context is complete, so
+    /// that another CPU may poll already; what this looks at, a poll must leave alone.
+    fn rearm(&self, dev: &NetDevice<Self::Device>);
 }
 
 /// The NAPI context of one queue.
@@ -64,12 +65,16 @@ pub(crate) struct Napi<P: Poll> {
     napi: Opaque<bindings::napi_struct>,
     poll: UnsafeCell<Option<P>>,
     added: AtomicFlag,
+    /// The next poll follows another one, without an interrupt in between. Read and written once at
+    /// a time, by volatile accesses: atomic ones are calls.
+    continues: UnsafeCell<bool>,
     queue: u16,
     #[pin]
     _pin: PhantomPinned,
 }
 
-// SAFETY: What is shared is scheduling, which is atomic; `poll` has one user at a time.
+// SAFETY: What is shared is scheduling, which is atomic, and a flag, which is read and written as a
+// whole; `poll` has one user at a time.
 unsafe impl<P: Poll> Send for Napi<P> {}
 // SAFETY: As above.
 unsafe impl<P: Poll> Sync for Napi<P> {}
@@ -84,6 +89,7 @@ impl<P: Poll> Napi<P> {
                 napi <- Opaque::zeroed(),
                 poll: UnsafeCell::new(None),
                 added: AtomicFlag::new(true),
+                continues: UnsafeCell::new(false),
                 queue,
                 _pin: PhantomPinned,
             }),
@@ -120,6 +126,8 @@ impl<P: Poll> Napi<P> {
 
         // SAFETY: While the context is disabled, RTNL protects `poll`.
         unsafe { *self.poll.get() = Some(poll) };
+        // SAFETY: As above.
+        unsafe { self.continues.get().write_volatile(false) };
 
         let napi = self.napi.get();
         // SAFETY: The context is added and disabled, the queues exist, and RTNL is held.
@@ -195,7 +203,8 @@ impl<P: Poll> Napi<P> {
         let this = unsafe { &*container_of!(Opaque::cast_from(napi), Self, napi) };
         // SAFETY: The device that the context was added to, of this type.
         let dev = unsafe { NetDevice::<P::Device>::from_raw((*napi).dev) };
-        // SAFETY: By the invariant, `poll` is ours during this call.
+        // SAFETY: By the invariant, `poll` is ours until the context is complete. After that it is
+        // only looked at, by `rearm`, which keeps away from what a poll changes.
         let Some(poll) = (unsafe { (*this.poll.get()).as_mut() }) else {
             return 0;
         };
@@ -206,7 +215,11 @@ impl<P: Poll> Napi<P> {
             dev,
             budget,
             queue: this.queue,
+            // SAFETY: The flag is valid as long as `this`; who comes late leaves `false`.
+            continues: unsafe { this.continues.get().read_volatile() },
         };
+        // SAFETY: As above.
+        unsafe { this.continues.get().write_volatile(true) };
         // SAFETY: Called in the poll of this context.
         let owner = unsafe { Owner::claim(napi, budget) };
         let done = poll.poll(&cx).min(budget);
@@ -217,6 +230,10 @@ impl<P: Poll> Napi<P> {
         let unmask = done < budget && unsafe { bindings::napi_complete_done(napi, done as c_int) };
         drop(owner);
         if unmask {
+            // Before the unmasking, which is what another CPU can learn of it by.
+            //
+            // SAFETY: As above.
+            unsafe { this.continues.get().write_volatile(false) };
             poll.rearm(dev);
         }
         done as c_int
@@ -295,6 +312,7 @@ pub(crate) struct Context<'a, T: Operations> {
     dev: &'a NetDevice<T>,
     budget: usize,
     queue: u16,
+    continues: bool,
 }
 
 impl<T: Operations> Context<'_, T> {
@@ -314,6 +332,12 @@ impl<T: Operations> Context<'_, T> {
     #[inline]
     pub(crate) fn queue(&self) -> u16 {
         self.queue
+    }
+
+    /// Whether the poll follows another one, without an interrupt in between.
+    #[inline]
+    pub(crate) fn continues(&self) -> bool {
+        self.continues
     }
 
     /// Returns the C context.

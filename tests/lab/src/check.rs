@@ -206,10 +206,15 @@ impl Bench<'_> {
     pub(crate) fn ping(&mut self, count: u32, size: u32) -> Result<()> {
         let ping = net::ping(self.vm, count, size)?;
         if ping.received != ping.sent || ping.sent != u64::from(count) {
+            // What the device and the driver counted says where the others were lost.
+            let counters = self.vm.property("counters")?;
+            let statistics = self.vm.run(&net::nonzero_statistics(), 10)?;
             bail!(
-                "{} of {} pings of {size} bytes were answered",
+                "{} of {} pings of {size} bytes were answered\n{}\n{}\n{counters}",
                 ping.received,
-                ping.sent
+                ping.sent,
+                ping.text.trim(),
+                statistics.text.trim(),
             );
         }
         Ok(())

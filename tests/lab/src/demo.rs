@@ -81,7 +81,7 @@ fn one(parts: &Parts, driver: Driver) -> Result<Measured> {
     progress.done();
 
     let progress = Progress::start("ping");
-    let Ping { sent, received } = net::ping(&mut vm, 20, 56)?;
+    let Ping { sent, received, .. } = net::ping(&mut vm, 20, 56)?;
     progress.done();
 
     let progress = Progress::start("iperf3, TCP and UDP, both ways");

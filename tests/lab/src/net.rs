@@ -55,15 +55,19 @@ pub(crate) fn wait_for_pools(vm: &mut Vm) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the carrier and returns the speed in Mbit/s.
+/// Waits for the link and returns its speed in Mbit/s.
+///
+/// The carrier alone does not do: until the core has heard of it, the interface has no queueing
+/// discipline, and what is sent is dropped without a count. `ip` waits for the lock under which the
+/// core hears of it.
 pub(crate) fn wait_for_link(vm: &mut Vm) -> Result<u64> {
     let script = format!(
         "cd /sys/class/net/{IFACE} || exit 1
          for i in $(seq {}); do
-             [ \"$(cat carrier 2>/dev/null)\" = 1 ] && exec cat speed
+             [ \"$(cat operstate)\" = up ] && ip link show {IFACE} > /dev/null && exec cat speed
              sleep 0.05
          done
-         echo 'no carrier'; exit 1",
+         echo 'no link'; exit 1",
         LINK_SECONDS * 20
     );
     let text = vm
@@ -95,6 +99,8 @@ pub(crate) fn dhcp(vm: &mut Vm) -> Result<String> {
 pub(crate) struct Ping {
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// What it printed.
+    pub(crate) text: String,
 }
 
 /// Pings the gateway with `size` bytes of payload.
@@ -104,6 +110,14 @@ pub(crate) fn ping(vm: &mut Vm, count: u32, size: u32) -> Result<Ping> {
     parse_ping(&output.text).with_context(|| format!("ping printed {:?}", output.text))
 }
 
+/// Script that prints the statistics of the interface that are not zero.
+pub(crate) fn nonzero_statistics() -> String {
+    format!(
+        "cd /sys/class/net/{IFACE}/statistics && grep -v '^0$' *
+         ethtool -S {IFACE} | grep -v ': 0$'"
+    )
+}
+
 fn parse_ping(text: &str) -> Option<Ping> {
     let line = text
         .lines()
@@ -111,7 +125,11 @@ fn parse_ping(text: &str) -> Option<Ping> {
     let mut numbers = line.split(',').map(|part| part.split_whitespace().next());
     let sent = numbers.next()??.parse().ok()?;
     let received = numbers.next()??.parse().ok()?;
-    Some(Ping { sent, received })
+    Some(Ping {
+        sent,
+        received,
+        text: text.to_string(),
+    })
 }
 
 /// Direction of a measurement, seen from the guest.
@@ -264,7 +282,8 @@ mod tests {
             parse_ping(text),
             Some(Ping {
                 sent: 20,
-                received: 19
+                received: 19,
+                text: text.to_string(),
             })
         );
         assert_eq!(parse_ping("ping: bad address"), None);

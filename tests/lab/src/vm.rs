@@ -307,9 +307,10 @@ impl Vm {
         Ok(())
     }
 
-    /// Runs a script that must succeed and returns what it printed.
+    /// Runs a script that must succeed and returns what it printed. It may take a minute: the debug
+    /// kernel is slow, and hosts can be busy.
     pub(crate) fn ok(&mut self, script: &str) -> Result<String> {
-        self.ok_within(script, 30)
+        self.ok_within(script, 60)
     }
 
     /// Like `ok` with a time limit of its own.

@@ -429,7 +429,7 @@ pub(super) fn outage(bench: &mut Bench<'_>) -> Result<()> {
     // Of five parts, so that it is buffers that run out.
     let frame = datagram(&for_the_guest(bench)?, 7900, 1);
     let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
-    let count = (OUTAGE + 4) * 1_000_000_000 / GAP_NS;
+    let count = (OUTAGE + 20) * 1_000_000_000 / GAP_NS;
     inject(
         bench,
         json!({ "hex": hex, "count": count, "gap_ns": GAP_NS }),

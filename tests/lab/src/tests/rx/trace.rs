@@ -23,7 +23,7 @@ impl Trace {
     pub(in crate::tests) fn start(bench: &mut Bench<'_>, filter: &str) -> Result<Trace> {
         let filter = if filter.is_empty() { "0" } else { filter };
         bench.vm.ok(&format!(
-            "cd /sys/kernel/debug/tracing || exit 1
+            "cd /sys/kernel/tracing || exit 1
              echo 0 > tracing_on; echo 16384 > buffer_size_kb; echo > trace
              echo '{filter}' > events/napi/napi_poll/filter
              echo 1 > events/napi/napi_poll/enable && echo 1 > tracing_on"
@@ -34,7 +34,7 @@ impl Trace {
     /// Returns the polls of the interface.
     pub(in crate::tests) fn stop(self, bench: &mut Bench<'_>) -> Result<Vec<Poll>> {
         let text = bench.vm.ok(&format!(
-            "cd /sys/kernel/debug/tracing
+            "cd /sys/kernel/tracing
              echo 0 > tracing_on; echo 0 > events/napi/napi_poll/enable
              grep -h '^overrun: ' per_cpu/*/stats
              grep 'device {IFACE} ' trace; echo > trace"

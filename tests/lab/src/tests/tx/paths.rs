@@ -65,7 +65,7 @@ pub(super) fn iperf(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Where the kernel's events are.
-const TRACING: &str = "/sys/kernel/debug/tracing";
+const TRACING: &str = "/sys/kernel/tracing";
 
 /// Counts events while `action` runs.
 pub(super) fn events(

@@ -433,11 +433,11 @@ impl Floods {
         self.last(Way::Udp, config)
     }
 
-    /// Goodput of UDP at the rate of the line, set up as the driver does it, of each time.
-    fn goodputs(&self) -> Vec<f64> {
+    /// Goodput of UDP at the rate of the line, of each time.
+    fn goodputs(&self, config: Config) -> Vec<f64> {
         self.points
             .iter()
-            .filter(|point| point.way == Way::Udp && point.config == Config::Both)
+            .filter(|point| point.way == Way::Udp && point.config == config)
             .filter(|point| point.offered >= line_rate())
             .map(|point| point.goodput)
             .collect()
@@ -461,6 +461,19 @@ impl Floods {
 }
 
 impl Experiment {
+    /// Goodput, Rust ÷ C, on the first machine on which the C driver loses datagrams: the lowest
+    /// of the configurations in which it is the processor that limits it.
+    pub(super) fn ratio(&self) -> Result<f64> {
+        let mut lowest = f64::INFINITY;
+        for &config in CONFIGS {
+            if self.first.limits_c(config)? {
+                lowest = lowest.min(self.first.ratio(config)?.0);
+            }
+        }
+        ensure!(lowest.is_finite(), "the line limits the C driver always");
+        Ok(lowest)
+    }
+
     pub(super) fn json(&self) -> Value {
         json!({
             "line_rate_mbps": line_rate(),
@@ -480,17 +493,30 @@ impl Machine {
         })
     }
 
-    /// Goodput of UDP at the rate of the line, Rust ÷ C, set up as the drivers do it; and its
-    /// confidence interval.
-    pub(super) fn ratio(&self) -> Result<(f64, (f64, f64))> {
-        let (c, rust) = (self.pair.c.goodputs(), self.pair.rust.goodputs());
-        Ok((goodput_ratio(&self.pair)?, interval(&rust, &c)))
+    /// Goodput of UDP at the rate of the line, Rust ÷ C, and its confidence interval.
+    pub(super) fn ratio(&self, config: Config) -> Result<(f64, (f64, f64))> {
+        let (c, rust) = (
+            self.pair.c.goodputs(config),
+            self.pair.rust.goodputs(config),
+        );
+        Ok((goodput_ratio(&self.pair, config)?, interval(&rust, &c)))
+    }
+
+    /// The lowest load of which some was lost, Rust ÷ C, if both lose.
+    pub(super) fn loses_from(&self, config: Config) -> Option<f64> {
+        let (c, rust) = (&self.pair.c, &self.pair.rust);
+        Some(rust.loses_from(config)? / c.loses_from(config)?)
+    }
+
+    /// Whether it is the processor that limits the C driver, and not the line.
+    fn limits_c(&self, config: Config) -> Result<bool> {
+        Ok(self.pair.c.at_line(config)?.lost > 0.01)
     }
 }
 
-/// The same of two brief measurements.
-pub(super) fn goodput_ratio(pair: &Pair<Floods>) -> Result<f64> {
-    let goodput = |floods: &Floods| Ok(floods.at_line(Config::Both)?.goodput);
+/// Goodput of UDP at the rate of the line, Rust ÷ C.
+pub(super) fn goodput_ratio(pair: &Pair<Floods>, config: Config) -> Result<f64> {
+    let goodput = |floods: &Floods| Ok(floods.at_line(config)?.goodput);
     let (c, rust): (Result<f64>, Result<f64>) = (goodput(&pair.c), goodput(&pair.rust));
     Ok(rust? / c?)
 }

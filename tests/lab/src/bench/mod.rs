@@ -338,7 +338,7 @@ fn brief_ratios(env: &Env) -> Result<BTreeMap<String, f64>> {
         pause <= PAUSE,
         "a flood stops other programs for {pause:.1} ms"
     );
-    let goodput = flood::goodput_ratio(&Pair { c, rust })?;
+    let goodput = flood::goodput_ratio(&Pair { c, rust }, flood::Config::Both)?;
     ratios.insert("udp_goodput_1cpu".into(), goodput);
     Ok(ratios)
 }

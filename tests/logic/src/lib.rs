@@ -16,6 +16,9 @@ mod ravb_desc;
 mod ravb_frame;
 
 #[cfg(test)]
+mod specification;
+
+#[cfg(test)]
 mod receive;
 
 #[cfg(test)]

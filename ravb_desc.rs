@@ -233,6 +233,7 @@ pub(crate) enum RxError {
     Incomplete,
 }
 
+#[cfg(any(test, CONFIG_KUNIT))]
 #[cfg_attr(not(test), kernel::prelude::kunit_tests(ravb_rs_desc))]
 #[cfg_attr(test, allow(unused_imports))]
 mod tests {

@@ -200,6 +200,7 @@ pub(crate) fn can_checksum(frame: &[u8]) -> bool {
     matches!(protocol, Some(TCP | UDP))
 }
 
+#[cfg(any(test, CONFIG_KUNIT))]
 #[cfg_attr(not(test), kernel::prelude::kunit_tests(ravb_rs_frame))]
 #[cfg_attr(test, allow(unused_imports))]
 mod tests {

@@ -3,6 +3,7 @@
 //! calls the steps it depends on.
 
 pub(crate) mod built;
+pub(crate) mod fuzzer;
 pub(crate) mod guest;
 pub(crate) mod kernel;
 pub(crate) mod ksft;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tests that need no machine: unit tests, formatting, lints, and what can be read off the module.
 
-use super::{Run, Test};
+use super::{fuzz, Run, Test};
 use crate::env::Env;
 use crate::proc::{self, append};
 use crate::steps::kernel::{self, Flavour, MAKE};
@@ -18,6 +18,7 @@ type Function = fn(&Env, &Path) -> Result<()>;
 
 const TESTS: &[(&str, Function)] = &[
     ("host-logic", logic),
+    ("host-fuzz", fuzz::short),
     ("host-model", model),
     ("host-lab", lab),
     ("host-rustfmt", rustfmt),
@@ -36,7 +37,10 @@ const TESTS: &[(&str, Function)] = &[
 ];
 
 /// Those of `make check-all`.
-const LONG: &[(&str, Function)] = &[("host-logic-every-size", logic_every_size)];
+const LONG: &[(&str, Function)] = &[
+    ("host-logic-every-size", logic_every_size),
+    ("host-fuzz-long", fuzz::long),
+];
 
 pub(crate) fn tests() -> Vec<Test> {
     let tests = |long| {
@@ -97,7 +101,8 @@ fn clippy_tools(env: &Env, log: &Path) -> Result<()> {
     )
 }
 
-/// Files of the repository, relative to it, without what builds make.
+/// Files of the repository, relative to it, without what builds make, and without what fuzzing
+/// begins with: that is no text.
 fn files(env: &Env) -> Result<Vec<PathBuf>> {
     let listed = proc::output(Command::new("git").current_dir(&env.project).args([
         "-c",
@@ -113,6 +118,7 @@ fn files(env: &Env) -> Result<Vec<PathBuf>> {
         .split('\0')
         .filter(|name| !name.is_empty())
         .map(PathBuf::from)
+        .filter(|path| !path.starts_with(fuzz::CORPUS))
         // One that was deleted is listed until that is committed.
         .filter(|path| env.project.join(path).is_file())
         .collect();

@@ -13,6 +13,7 @@ mod bench;
 mod control;
 mod cycles;
 mod functional;
+mod fuzz;
 mod host;
 mod hostile;
 mod ksft;

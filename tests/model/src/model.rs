@@ -244,6 +244,7 @@ impl Model {
         } else if self.modes.in_reset {
             Rule::InResetAccess
         } else {
+            self.modes.accessed = h.now();
             return true;
         };
         let detail = format!("{what} {}", self.regs.name(offset));

@@ -39,6 +39,10 @@ pub(crate) struct Modes {
     /// Reads of CSR until a requested change may take effect (fault hook).
     delay_reads: u32,
     pub(crate) clock: bool,
+    /// When a register was last accessed.
+    pub(crate) accessed: u64,
+    /// How long before the clock last stopped that was, in nanoseconds.
+    pub(crate) idle: u64,
     pub(crate) in_reset: bool,
     /// CXR35 has been written since the E-MAC was reset.
     pub(crate) cxr35_written: bool,
@@ -51,6 +55,8 @@ impl Default for Modes {
             target: Mode::Reset,
             delay_reads: 0,
             clock: false,
+            accessed: 0,
+            idle: 0,
             in_reset: true,
             cxr35_written: false,
         }
@@ -200,6 +206,7 @@ impl Model {
         }
         self.modes.clock = on;
         if !on {
+            self.modes.idle = h.now() - self.modes.accessed;
             if self.modes.current == Mode::Operation {
                 self.broken(h, Rule::ClockOffInOperation, "module clock stopped");
             }

@@ -496,7 +496,7 @@ pub static TABLE: &[Property] = &[
             .collect();
         json!(list).to_string()
     }),
-    result!("state", "JSON: mode, clock, reset, link, queues", |m| {
+    result!("state", "JSON: mode, clock, idle time before it stopped, reset, link, queues", |m| {
         let queues: Vec<_> = m.queues().map(|queue| json!({
             "queue": crate::counters::queue_name(queue),
             "descriptor": m.dmac.current_descriptor(queue),
@@ -504,6 +504,7 @@ pub static TABLE: &[Property] = &[
         json!({
             "mode": format!("{:?}", m.modes.current).to_lowercase(),
             "clock": m.modes.clock,
+            "idle_ns": m.modes.idle,
             "reset": m.modes.in_reset,
             "frozen": m.dmac.frozen,
             "link": m.mdio.phy().link().map(|l| json!({"mbps": l.mbps, "full": l.full_duplex})),

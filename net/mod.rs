@@ -21,6 +21,7 @@ mod prefetch;
 pub(crate) mod qstats;
 pub(crate) mod reset;
 pub(crate) mod ring_index;
+mod segment_sums;
 pub(crate) mod segments;
 pub(crate) mod skbuff;
 pub(crate) mod spsc;

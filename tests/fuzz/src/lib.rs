@@ -19,6 +19,9 @@ mod ravb_desc;
 #[path = "../../../ravb_frame.rs"]
 mod ravb_frame;
 
+#[path = "../../../net/segment_sums.rs"]
+mod segment_sums;
+
 #[path = "../../logic/src/specification.rs"]
 mod specification;
 
@@ -52,8 +55,8 @@ pub fn receive(data: &[u8]) {
     specification::check_ring(&slots);
 }
 
-/// What the driver checks of frames that the network stack gives it: whether the engine computes
-/// their checksums. The bytes are a frame.
+/// What the driver looks at in frames that the network stack gives it: whether the engine computes
+/// their checksums, and the headers of segments. The bytes are a frame.
 pub fn arguments(data: &[u8]) {
     specification::check_frame(data);
 }

@@ -16,6 +16,10 @@ mod ravb_desc;
 mod ravb_frame;
 
 #[cfg(test)]
+#[path = "../../../net/segment_sums.rs"]
+mod segment_sums;
+
+#[cfg(test)]
 mod specification;
 
 #[cfg(test)]

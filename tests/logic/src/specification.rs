@@ -6,6 +6,7 @@
 
 use crate::ravb_desc::{empty, is_transmitted, transmit, Part, RxError, RxWord};
 use crate::ravb_frame::{can_checksum, Action, State, MAX_PARTS};
+use crate::segment_sums::Headers;
 use ravb_model::dmac::descriptor::{Descriptor, Kind, RX_EI, RX_TR};
 use ravb_model::emac::msc;
 use ravb_model::toe::{self, csr};
@@ -262,40 +263,97 @@ fn is_plain_tcp_or_udp(frame: &[u8]) -> bool {
 const CSR1: u32 = csr::TCP4 | csr::UDP4 | csr::TCP6 | csr::UDP6;
 
 /// A frame that looks like TCP or UDP, with all that is not looked at made right: version, lengths,
-/// and a checksum that is not the one that stands for none.
-fn mended(frame: &[u8]) -> Vec<u8> {
+/// and a checksum that is not the one that stands for none. And where its headers are.
+fn mended(frame: &[u8]) -> (Vec<u8>, Headers) {
     let mut frame = frame.to_vec();
     let network = if frame[12..14] == [0x81, 0x00] {
         18
     } else {
         14
     };
-    let is_ipv4 = frame[network - 2..network] == [0x08, 0x00];
+    let ipv6 = frame[network - 2..network] == [0x86, 0xdd];
     // Room for headers of all lengths.
     frame.resize(frame.len().max(network + 60 + 20), 0);
     let len = (frame.len() - network) as u16;
     let ip = &mut frame[network..];
-    let (protocol, transport) = if is_ipv4 {
+    let (protocol, header_len) = if ipv6 {
+        ip[0] = 0x60 | ip[0] & 0xf;
+        ip[4..6].copy_from_slice(&(len - 40).to_be_bytes());
+        (ip[6], 40)
+    } else {
         let words = (ip[0] & 0xf).max(5);
         ip[0] = 0x40 | words;
         ip[2..4].copy_from_slice(&len.to_be_bytes());
         (ip[9], usize::from(words) * 4)
-    } else {
-        ip[0] = 0x60 | ip[0] & 0xf;
-        ip[4..6].copy_from_slice(&(len - 40).to_be_bytes());
-        (ip[6], 40)
     };
-    let (segment, checksum) = (&mut ip[transport..], if protocol == 6 { 16 } else { 6 });
-    if protocol == 17 {
+    let segment = &mut ip[header_len..];
+    let transport_len = if protocol == UDP {
         let len = segment.len() as u16;
         segment[4..6].copy_from_slice(&len.to_be_bytes());
+        segment[6] |= 1;
+        8
+    } else {
+        segment[16] |= 1;
+        20
+    };
+    let transport = network + header_len;
+    let headers = Headers {
+        network,
+        transport,
+        payload: transport + transport_len,
+        ipv6,
+    };
+    (frame, headers)
+}
+
+/// The protocol's number.
+const UDP: u8 = 17;
+
+/// A frame that is one segment of a packet which was `more` bytes longer: its headers have the
+/// checksums of that, until they are set to those of the segment. The device tells whether they
+/// are right.
+fn check_segment(mut frame: Vec<u8>, headers: Headers, more: usize) {
+    let Headers {
+        network,
+        transport,
+        payload,
+        ipv6,
+    } = headers;
+    let (addresses, protocol) = match ipv6 {
+        true => (network + 8..network + 40, frame[network + 6]),
+        false => (network + 12..network + 20, frame[network + 9]),
+    };
+    let packet_len = frame.len() + more;
+    let whole = (packet_len - transport) as u32;
+    let pseudo = [&frame[addresses], &[0, protocol], &whole.to_be_bytes()].concat();
+    let field = transport + if protocol == UDP { 6 } else { 16 };
+    // It is in the order of the wire in memory.
+    let seed = toe::ones_complement_sum(&pseudo).to_le_bytes();
+    frame[field..field + 2].copy_from_slice(&seed);
+
+    let part = (frame.len() - payload) as u32;
+    let before = frame.clone();
+    headers.set_checksums(&mut frame[..payload], packet_len, part);
+    assert!(
+        toe::is_left_to_engine(&frame, CSR1),
+        "of {whole}: {frame:02x?}"
+    );
+    if !ipv6 {
+        let result = toe::receive(&frame, csr::IP4);
+        assert_eq!(result.ip, toe::GOOD, "{frame:02x?}");
     }
-    segment[checksum] |= 1;
-    frame
+    let checksums = [network + 10..network + 12, field..field + 2];
+    for (at, (old, new)) in before.iter().zip(&frame).enumerate() {
+        let of_ipv4 = !ipv6 && checksums[0].contains(&at);
+        assert!(
+            old == new || of_ipv4 || checksums[1].contains(&at),
+            "byte {at}: {frame:02x?}"
+        );
+    }
 }
 
 /// The driver leaves to the checksum engine what that computes, and what it does not leave to the
-/// engine stays as it is.
+/// engine stays as it is; the headers of a segment are what the engine needs.
 pub(crate) fn check_frame(frame: &[u8]) {
     let can = can_checksum(frame);
     assert_eq!(can, is_plain_tcp_or_udp(frame), "{frame:02x?}");
@@ -303,8 +361,11 @@ pub(crate) fn check_frame(frame: &[u8]) {
     let computed = toe::transmit(&mut sent, CSR1);
     assert!(can || !computed, "changed by the engine: {frame:02x?}");
     if can {
-        let mut whole = mended(frame);
+        let (mut whole, headers) = mended(frame);
         assert!(can_checksum(&whole), "{whole:02x?}");
+        // The first bytes are addresses of no meaning.
+        let more = u32::from_le_bytes([frame[0], frame[1], frame[2] & 0xf, 0]);
+        check_segment(whole.clone(), headers, more as usize);
         assert!(toe::transmit(&mut whole, CSR1), "{whole:02x?}");
         assert_eq!(toe::receive(&whole, CSR1).l4, toe::GOOD, "{whole:02x?}");
     }

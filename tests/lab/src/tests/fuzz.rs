@@ -38,7 +38,7 @@ const TARGETS: &[Target] = &[
     Target {
         name: "arguments",
         runs: 1_000_000,
-        edges: 30,
+        edges: 60,
     },
 ];
 

@@ -219,10 +219,12 @@ import _socket as socket
 s = socket.socket(2, 2)
 s.bind((\"\", PORT))
 print(\"listening\", flush=True)
-s.settimeout(2)
+s.settimeout(60)
 n = 0
 try:
-    while s.recv(2048): n += 1
+    while s.recv(2048):
+        n += 1
+        s.settimeout(2)
 except OSError:
     print(n)'";
 

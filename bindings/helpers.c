@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* C wrappers of static inline functions and macros; no logic in here. */
+#include <linux/error-injection.h>
+
 #include "bindings_helper.h"
 
 /* Network device */
@@ -162,13 +164,14 @@ void ravb_helper_page_pool_put_full_page(struct page_pool *pool,
 	page_pool_put_full_page(pool, page, allow_direct);
 }
 
-/* Streaming DMA */
+/* Streaming DMA. DMA_MAPPING_ERROR is the error number -EPERM, in 64 bits. */
 
 dma_addr_t ravb_helper_dma_map_single(struct device *dev, void *ptr,
 				      size_t size, enum dma_data_direction dir)
 {
 	return dma_map_single(dev, ptr, size, dir);
 }
+ALLOW_ERROR_INJECTION(ravb_helper_dma_map_single, ERRNO);
 
 dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
 					const struct sk_buff *skb, int i,
@@ -178,6 +181,7 @@ dma_addr_t ravb_helper_skb_frag_dma_map(struct device *dev,
 	return skb_frag_dma_map(dev, &skb_shinfo(skb)->frags[i], offset, size,
 				dir);
 }
+ALLOW_ERROR_INJECTION(ravb_helper_skb_frag_dma_map, ERRNO);
 
 int ravb_helper_dma_mapping_error(struct device *dev, dma_addr_t addr)
 {

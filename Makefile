@@ -67,8 +67,8 @@ lab:
 		{ echo "cargo is missing: install it (1.85 or newer)" >&2; exit 1; }
 	@$(CARGO) build --quiet --locked --package ravb-lab
 
-.PHONY: demo shell check check-all ksft check-list bench bench-full bench-check
-.PHONY: stock graft update
+.PHONY: demo shell check check-all ksft faults check-list bench bench-full
+.PHONY: bench-check stock graft update
 demo: lab
 	@$(LAB) demo
 
@@ -87,6 +87,12 @@ ksft: lab
 
 check-list: lab
 	@$(LAB) check --all --list
+
+# Failures of each allocation in turn; the table of them goes into the documentation.
+faults: lab
+	@rm -f target/lab/faults.*
+	@FILTER=debug-faults $(LAB) check --all
+	@cp target/lab/faults.rst Documentation/
 
 # What a packet costs, and whether it costs more than it did.
 bench: lab
@@ -142,6 +148,7 @@ help:
 	@echo '  check            - run the tests; FILTER=text chooses by name'
 	@echo '  check-all        - also the long ones'
 	@echo '  ksft             - the kernel'\''s own selftests, with both drivers'
+	@echo '  faults           - table of allocations that failed, for Documentation'
 	@echo '  check-list       - names of all tests'
 	@echo '  bench            - what a packet costs, beside the stock driver'
 	@echo '  bench-full       - also on kernels with Rust compiled in different ways'

@@ -63,8 +63,8 @@ const MODULES_IF_ANY: &[&str] = &[
     "act_skbedit",
 ];
 
-/// The kernel module of `tests/guest`, by the name of its directory.
-const OWN_MODULE: &str = "lab_tx";
+/// The directory of `tests/guest` with kernel modules. Kbuild says which a kernel can have.
+const OWN_MODULES: &str = "modules";
 
 /// The program of `tests/guest` that is compiled, where it knows the architecture.
 const OWN_PROGRAM: &str = "flood";
@@ -173,7 +173,7 @@ fn build(
 ) -> Result<()> {
     let tree = work.out.join("tree");
     install_modules(root, kernel, &tree, work)?;
-    let module = build_module(kernel, &scripts.join(OWN_MODULE), work)?;
+    let modules = build_modules(kernel, &scripts.join(OWN_MODULES), work)?;
     let program = match arch.debian {
         "arm64" => Some(build_program(root, scripts, work)?),
         _ => None,
@@ -212,7 +212,7 @@ fn build(
     archive.dir("lab")?;
     for script in files_below(&[scripts.to_path_buf()]) {
         let name = script.strip_prefix(scripts)?;
-        if !name.starts_with(OWN_MODULE) && name.with_extension("") != Path::new(OWN_PROGRAM) {
+        if !name.starts_with(OWN_MODULES) && name.with_extension("") != Path::new(OWN_PROGRAM) {
             archive.file(
                 &format!("lab/{}", name.display()),
                 0o755,
@@ -220,7 +220,9 @@ fn build(
             )?;
         }
     }
-    archive.file(&format!("lab/{OWN_MODULE}.ko"), 0o644, &module)?;
+    for (name, module) in modules {
+        archive.file(&format!("lab/{name}"), 0o644, &module)?;
+    }
     if let Some(program) = program {
         archive.file(&format!("lab/{OWN_PROGRAM}"), 0o755, &program)?;
     }
@@ -230,17 +232,26 @@ fn build(
     Ok(())
 }
 
-/// Builds the module whose sources are in `from`, for the kernel it will be loaded into.
-fn build_module(kernel: &Kernel, from: &Path, work: &Work<'_>) -> Result<Vec<u8>> {
-    let dir = work.out.join(OWN_MODULE);
+/// Builds the modules whose sources are in `from`, for the kernel they will be loaded into, and
+/// returns their names and contents.
+fn build_modules(kernel: &Kernel, from: &Path, work: &Work<'_>) -> Result<Vec<(String, Vec<u8>)>> {
+    let dir = work.out.join(OWN_MODULES);
     fs::create_dir(&dir)?;
     for file in files_below(&[from.to_path_buf()]) {
         fs::copy(&file, dir.join(file.strip_prefix(from)?))?;
     }
     work.run(&mut kernel.make(&dir, "modules"))?;
-    let module = fs::read(dir.join(format!("{OWN_MODULE}.ko")))?;
+    let mut modules = Vec::new();
+    for entry in fs::read_dir(&dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "ko") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            modules.push((name.into_owned(), fs::read(&path)?));
+        }
+    }
+    modules.sort();
     fs::remove_dir_all(&dir)?;
-    Ok(module)
+    Ok(modules)
 }
 
 /// Compiles the program of `tests/guest`, which needs no library.

@@ -12,6 +12,7 @@ mod badinput;
 mod bench;
 mod control;
 mod cycles;
+mod faults;
 mod functional;
 mod fuzz;
 mod host;
@@ -187,6 +188,7 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(arch::tests());
     tests.extend(tx::tests());
     tests.extend(bench::tests());
+    tests.extend(faults::tests());
     tests.extend(hostile::tests());
     tests
 }

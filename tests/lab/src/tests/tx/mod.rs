@@ -12,6 +12,8 @@ mod segments;
 mod stream;
 mod trouble;
 
+pub(super) use trouble::set_watchdog;
+
 use super::functional::Function;
 use super::{in_guest, Line, Run, Test};
 use crate::check::Bench;

@@ -328,7 +328,7 @@ fn quiet(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Makes the watchdog bite after `ms` milliseconds.
-fn set_watchdog(bench: &mut Bench<'_>, ms: u32) -> Result<()> {
+pub(in crate::tests) fn set_watchdog(bench: &mut Bench<'_>, ms: u32) -> Result<()> {
     packet::load(bench)?;
     let parameter = "/sys/module/lab_tx/parameters/watchdog_ms";
     bench.vm.ok(&format!("echo {ms} > {parameter}"))?;

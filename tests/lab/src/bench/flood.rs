@@ -167,9 +167,13 @@ pub(super) struct Machine {
     pub(super) pair: Pair<Floods>,
 }
 
-/// Shell functions of all scripts. `point` measures one load, and leaves
-/// in $lost how many datagrams were lost; `highest` narrows down where losses begin, between a load
-/// without and one with, both in thousandths of the line's rate.
+/// What share of the datagrams must be lost to count as a load at which losses begin. Fewer get
+/// lost now and then at any load, when the program that reads is late once.
+const LOSSES: f64 = 1e-3;
+
+/// Shell functions of all scripts. `point` measures one load; `loses` tells whether losses have
+/// begun; `highest` narrows down where they do, between a load without and one with, both in
+/// thousandths of the line's rate.
 fn functions() -> String {
     format!(
         "N=/sys/class/net/eth0
@@ -196,19 +200,21 @@ fn functions() -> String {
          often() {{
              all=0
              for i in $(seq {REPEATS}); do \"$@\"; all=$((all + lost)); done
-             lost=$all
+             lost=$((all / {REPEATS}))
          }}
+         loses() {{ [ $((lost * {per})) -ge $count ]; }}
          highest() {{
              low=$1 high=$2
              for i in 1 2 3 4; do
                  middle=$(((low + high) / 2))
                  point $middle
-                 if [ $lost = 0 ]; then low=$middle; else high=$middle; fi
+                 if loses; then high=$middle; else low=$middle; fi
              done
          }}
          other() {{ gap=0 count=0 lost=0; run $1; }}
          small() {{ shape 60 0x88b5 {SMALL_GAP}; run udp $1; }}
-        "
+        ",
+        per = (1.0 / LOSSES) as u32
     )
 }
 
@@ -223,10 +229,10 @@ fn script(driver: Driver) -> String {
              {}
              often point 1000
              high=
-             [ $lost = 0 ] || high=10
+             ! loses || high=10
              for k in 1 2 3 4 5 6 7 8 9; do
                  point $((k * 100))
-                 if [ $lost != 0 ] && [ $k -lt ${{high:-10}} ]; then high=$k; fi
+                 if loses && [ $k -lt ${{high:-10}} ]; then high=$k; fi
              done
              [ -z \"$high\" ] || highest $((high * 100 - 100)) $((high * 100))
              often other tcp
@@ -443,10 +449,10 @@ impl Floods {
             .collect()
     }
 
-    /// The lowest load of which some was lost, in Mbit/s.
+    /// The lowest load of which [`LOSSES`] were lost, in Mbit/s.
     pub(super) fn loses_from(&self, config: Config) -> Option<f64> {
         let points = self.of(Way::Udp, config);
-        let first = points.iter().find(|point| point.lost > 0.0);
+        let first = points.iter().find(|point| point.lost >= LOSSES);
         first.map(|point| point.offered)
     }
 
@@ -502,7 +508,7 @@ impl Machine {
         Ok((goodput_ratio(&self.pair, config)?, interval(&rust, &c)))
     }
 
-    /// The lowest load of which some was lost, Rust ÷ C, if both lose.
+    /// The load at which losses begin, Rust ÷ C, if they do with both.
     pub(super) fn loses_from(&self, config: Config) -> Option<f64> {
         let (c, rust) = (&self.pair.c, &self.pair.rust);
         Some(rust.loses_from(config)? / c.loses_from(config)?)

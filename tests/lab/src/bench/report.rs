@@ -354,7 +354,7 @@ impl Experiment {
             "set up",
             "goodput, Rust/C",
             "95 % interval",
-            "loses from, Rust/C",
+            "loses 0.1 % from, Rust/C",
         ])];
         for (_, machine) in self.machines() {
             for &config in CONFIGS {
@@ -451,7 +451,7 @@ impl Machine {
             "Mbit/s",
             "CPU load",
             "lost",
-            "loses from Mbit/s",
+            "loses 0.1 % from Mbit/s",
             "beats a second",
             "longest pause",
         ];

@@ -101,30 +101,15 @@ impl<'bound> DataPath<'bound> {
     pub(crate) fn start(dev: &mut Locked<'_, Ravb<'bound>>) -> Result<Self> {
         let regs = Arc::new(Regs::new(&dev.hw)?, GFP_KERNEL)?;
         let mut napis: Napis<'bound> = [const { None }; MAX_QUEUES];
-        let path = QueueId::all()
-            .take(dev.queues().into())
-            .try_for_each(|queue| {
-                napis[queue.slot()] = Some(Napi::add(dev, queue.index())?);
-                Ok(())
-            })
-            .and_then(|()| Self::start_queues(dev, regs, &napis));
-        if path.is_err() {
-            delete(dev, &napis);
+        for queue in QueueId::all().take(dev.queues().into()) {
+            napis[queue.slot()] = Some(Napi::new(queue.index())?);
         }
-        path
-    }
-
-    fn start_queues(
-        dev: &mut Locked<'_, Ravb<'bound>>,
-        regs: Arc<Regs<'bound>>,
-        napis: &Napis<'bound>,
-    ) -> Result<Self> {
         let sizes = dev.state().ring_sizes;
-        let rings = Rings::new(dev, &regs, napis, sizes)?;
+        let rings = Rings::new(dev, &regs, &napis, sizes)?;
         let mut this = Self {
-            lines: Self::request_lines(dev, &regs, napis)?,
+            lines: Self::request_lines(dev, &regs, &napis)?,
             regs,
-            napis: napis.clone(),
+            napis,
             table: None,
         };
         this.run(dev, rings)?;
@@ -272,9 +257,7 @@ impl<'bound> DataPath<'bound> {
     /// Stops everything that [`DataPath::start`] started.
     pub(crate) fn stop(mut self, dev: &mut Locked<'_, Ravb<'bound>>) {
         self.halt(dev);
-        // No handler runs after this, and nobody schedules what is deleted.
-        drop(self.lines);
-        delete(dev, &self.napis);
+        // The interrupt lines go with `self`.
     }
 
     /// Stops the hardware and lets the rings go.
@@ -313,12 +296,5 @@ impl<'bound> DataPath<'bound> {
 
         drop(queues);
         drop(table);
-    }
-}
-
-/// Removes the NAPI contexts of a device.
-fn delete<'bound>(dev: &Locked<'_, Ravb<'bound>>, napis: &Napis<'bound>) {
-    for napi in napis.iter().flatten() {
-        napi.delete(dev);
     }
 }

@@ -115,22 +115,23 @@ void ravb_helper_net_selftest_get_strings(u8 *names)
 
 /* NAPI */
 
-void ravb_helper_netif_napi_add_config(struct net_device *dev,
-				       struct napi_struct *napi,
-				       int (*poll)(struct napi_struct *, int),
-				       int index)
+void ravb_helper_netdev_lock(struct net_device *dev)
 {
-	netif_napi_add_config(dev, napi, poll, index);
+	netdev_lock(dev);
 }
 
-void ravb_helper_netif_napi_del(struct napi_struct *napi)
+void ravb_helper_netdev_unlock(struct net_device *dev)
 {
-	netif_napi_del(napi);
+	netdev_unlock(dev);
 }
 
-void ravb_helper_netif_napi_set_irq(struct napi_struct *napi, int irq)
+void ravb_helper_netif_napi_add_config_locked(struct net_device *dev,
+					      struct napi_struct *napi,
+					      int (*poll)(struct napi_struct *,
+							  int),
+					      int index)
 {
-	netif_napi_set_irq(napi, irq);
+	netif_napi_add_config_locked(dev, napi, poll, index);
 }
 
 /* Socket buffers */

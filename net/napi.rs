@@ -54,17 +54,22 @@ pub(crate) trait Poll: Send + Sized {
 
 /// The NAPI context of one queue.
 ///
+/// The core knows of it only while it is enabled. In between it would make the core wait: to switch
+/// off polls by threads, that waits until no context is disabled, with the lock of the device, which
+/// enabling and removing one takes.
+///
 /// # Invariants
 ///
-/// - `napi` was added to a network device of type `P::Device`, and stays so until [`Napi::delete`].
-/// - `poll` is `Some` exactly as long as `napi` is enabled. While it is, only the poll callback
-///   accesses it; while it is not, only the holder of RTNL does.
+/// - While it is enabled, `napi` is in the list of a network device of type `P::Device`. While it is
+///   not, it is in no list, and its state says that it is scheduled, so that nobody schedules it.
+/// - `poll` is `Some` exactly as long as it is enabled. While it is, only the poll callback accesses
+///   it; while it is not, only the holder of RTNL does.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Napi<P: Poll> {
     #[pin]
     napi: Opaque<bindings::napi_struct>,
     poll: UnsafeCell<Option<P>>,
-    added: AtomicFlag,
+    enabled: AtomicFlag,
     /// The next poll follows another one, without an interrupt in between. Read and written once at
     /// a time, by volatile accesses: atomic ones are calls.
     continues: UnsafeCell<bool>,
@@ -80,44 +85,30 @@ unsafe impl<P: Poll> Send for Napi<P> {}
 unsafe impl<P: Poll> Sync for Napi<P> {}
 
 impl<P: Poll> Napi<P> {
-    /// Adds the context of queue `queue` to a network device, disabled.
-    ///
-    /// It must be removed by [`Napi::delete`] before it is dropped; failing that is a bug.
-    pub(crate) fn add(dev: &Locked<'_, P::Device>, queue: u16) -> Result<Arc<Self>> {
+    /// Creates the context of a queue, disabled.
+    pub(crate) fn new(queue: u16) -> Result<Arc<Self>> {
         let this = Arc::pin_init(
             pin_init!(Self {
                 napi <- Opaque::zeroed(),
                 poll: UnsafeCell::new(None),
-                added: AtomicFlag::new(true),
+                enabled: AtomicFlag::new(false),
                 continues: UnsafeCell::new(false),
                 queue,
                 _pin: PhantomPinned,
             }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: Added here, for a device of the type that `poll_callback` expects.
+        // INVARIANT: In no list, and scheduled as far as anybody can tell.
         //
-        // SAFETY: RTNL is held, `napi` is zeroed and pinned, and the device has
-        // a configuration slot for each of its queues.
-        unsafe {
-            bindings::ravb_helper_netif_napi_add_config(
-                dev.as_raw(),
-                this.napi.get(),
-                Some(Self::poll_callback),
-                c_int::from(queue),
-            )
-        };
+        // SAFETY: Nobody else has the context yet.
+        unsafe { (*this.napi.get()).state = bindings::RAVB_RS_CONST_NAPIF_STATE_SCHED };
         Ok(this)
     }
 
-    /// Removes the context, which must be disabled. May sleep.
-    pub(crate) fn delete(&self, _dev: &Locked<'_, P::Device>) {
-        // SAFETY: Added before, and RTNL is held. This waits until nobody looks at it.
-        unsafe { bindings::ravb_helper_netif_napi_del(self.napi.get()) };
-        self.added.store(false, Relaxed);
-    }
-
     /// Lets the context poll `poll`, and tells the core which queues and which interrupt it serves.
+    /// May sleep.
+    ///
+    /// It must be disabled before it is dropped; failing that is a bug.
     pub(crate) fn enable(&self, dev: &mut Locked<'_, P::Device>, irq: u32, poll: P) {
         use bindings::netdev_queue_type::{
             NETDEV_QUEUE_TYPE_RX,
@@ -130,25 +121,39 @@ impl<P: Poll> Napi<P> {
         unsafe { self.continues.get().write_volatile(false) };
 
         let napi = self.napi.get();
-        // SAFETY: The context is added and disabled, the queues exist, and RTNL is held.
+        // INVARIANT: `poll` was set above, and the device is of the type that `poll_callback`
+        // expects.
+        //
+        // SAFETY: RTNL is held and the lock of the device is taken, the context is pinned and in no
+        // list, and the device has a configuration slot for each of its queues.
         unsafe {
-            bindings::ravb_helper_netif_napi_set_irq(napi, irq as c_int);
-            // INVARIANT: `poll` was set above.
-            bindings::napi_enable(napi);
+            bindings::ravb_helper_netdev_lock(dev.as_raw());
+            bindings::ravb_helper_netif_napi_add_config_locked(
+                dev.as_raw(),
+                napi,
+                Some(Self::poll_callback),
+                c_int::from(self.queue),
+            );
+            bindings::netif_napi_set_irq_locked(napi, irq as c_int);
+            bindings::napi_enable_locked(napi);
+            bindings::ravb_helper_netdev_unlock(dev.as_raw());
             for kind in [NETDEV_QUEUE_TYPE_RX, NETDEV_QUEUE_TYPE_TX] {
                 bindings::netif_queue_set_napi(dev.as_raw(), u32::from(self.queue), kind, napi);
             }
         }
+        self.enabled.store(true, Relaxed);
     }
 
-    /// Waits until nobody polls, prevents that anybody does, and returns what was polled.
+    /// Waits until nobody polls, prevents that anybody does, and returns what was polled. May sleep.
     pub(crate) fn disable(&self, dev: &mut Locked<'_, P::Device>) -> Option<P> {
         use bindings::netdev_queue_type::{
             NETDEV_QUEUE_TYPE_RX,
             NETDEV_QUEUE_TYPE_TX, //
         };
 
-        // SAFETY: The context is enabled and RTNL is held.
+        // INVARIANT: The context stays scheduled, as far as anybody can tell.
+        //
+        // SAFETY: The context is enabled, RTNL is held, and the lock of the device is taken.
         unsafe {
             for kind in [NETDEV_QUEUE_TYPE_RX, NETDEV_QUEUE_TYPE_TX] {
                 bindings::netif_queue_set_napi(
@@ -158,10 +163,15 @@ impl<P: Poll> Napi<P> {
                     core::ptr::null_mut(),
                 );
             }
-            bindings::napi_disable(self.napi.get());
-            // The last poll may have completed without being at its end: it may unmask still.
+            bindings::ravb_helper_netdev_lock(dev.as_raw());
+            bindings::napi_disable_locked(self.napi.get());
+            bindings::__netif_napi_del_locked(self.napi.get());
+            bindings::ravb_helper_netdev_unlock(dev.as_raw());
+            // Nobody looks at it in the list any more; and the last poll may have completed without
+            // being at its end: it may unmask still.
             bindings::synchronize_net();
         }
+        self.enabled.store(false, Relaxed);
         // SAFETY: The context is disabled now: RTNL protects `poll`.
         unsafe { (*self.poll.get()).take() }
     }
@@ -175,7 +185,8 @@ impl<P: Poll> Napi<P> {
         let napi = self.napi.get();
         // Where a poll is under way already, the first call makes it go on.
         //
-        // SAFETY: Added, by the invariant; `__napi_schedule` follows a successful `prep`.
+        // SAFETY: `prep` fails unless the context is enabled, by the invariant; `__napi_schedule`
+        // follows a successful one.
         unsafe {
             let scheduled = bindings::napi_schedule_prep(napi);
             if scheduled {
@@ -199,7 +210,7 @@ impl<P: Poll> Napi<P> {
     ///
     /// Must only be called by the core for a context that [`Napi::enable`] enabled.
     unsafe extern "C" fn poll_callback(napi: *mut bindings::napi_struct, budget: c_int) -> c_int {
-        // SAFETY: `napi` is embedded in a `Napi<P>`, which is alive until it is deleted.
+        // SAFETY: `napi` is embedded in a `Napi<P>`, which is alive while it is enabled.
         let this = unsafe { &*container_of!(Opaque::cast_from(napi), Self, napi) };
         // SAFETY: The device that the context was added to, of this type.
         let dev = unsafe { NetDevice::<P::Device>::from_raw((*napi).dev) };
@@ -300,8 +311,8 @@ impl<P: Poll> PinnedDrop for Napi<P> {
     fn drop(self: Pin<&mut Self>) {
         // The core still has a pointer to the context: going on would be a use after free.
         assert!(
-            !self.added.load(Relaxed),
-            "NAPI context dropped without being deleted"
+            !self.enabled.load(Relaxed),
+            "NAPI context dropped while it is enabled"
         );
     }
 }

@@ -58,13 +58,14 @@ pub(crate) fn wait_for_pools(vm: &mut Vm) -> Result<()> {
 /// Waits for the link and returns its speed in Mbit/s.
 ///
 /// The carrier alone does not do: until the core has heard of it, the interface has no queueing
-/// discipline, and what is sent is dropped without a count. `ip` waits for the lock under which the
-/// core hears of it.
+/// discipline, and what is sent is dropped without a count. Nor does the state, as the core hears
+/// late of a carrier that is lost. `ip` waits for the lock under which it hears.
 pub(crate) fn wait_for_link(vm: &mut Vm) -> Result<u64> {
     let script = format!(
         "cd /sys/class/net/{IFACE} || exit 1
          for i in $(seq {}); do
-             [ \"$(cat operstate)\" = up ] && ip link show {IFACE} > /dev/null && exec cat speed
+             [ \"$(cat operstate)\" = up ] && [ \"$(cat carrier 2> /dev/null)\" = 1 ] &&
+                 ip link show {IFACE} > /dev/null && exec cat speed
              sleep 0.05
          done
          echo 'no link'; exit 1",

@@ -35,7 +35,7 @@ const TESTS: &[(&str, bool, &str, Function)] = &[
     ("poll", true, "gbeth", poll),
     ("chance", false, "gbeth", chance),
     ("page-pool", true, "gbeth", page_pool),
-    ("mapping", false, "gbeth", mapping),
+    ("mapping", true, "gbeth", mapping),
     ("open-gen3", true, "gen3", open),
     ("channels-gen3", true, "gen3", channels),
     ("mapping-gen3", true, "gen3", mapping),

@@ -55,15 +55,15 @@ pub(crate) trait Poll: Send + Sized {
 /// The NAPI context of one queue.
 ///
 /// The core knows of it only while it is enabled. In between it would make the core wait: to switch
-/// off polls by threads, that waits until no context is disabled, with the lock of the device, which
-/// enabling and removing one takes.
+/// off polls by threads, that waits until no context is disabled, with the lock of the device,
+/// which enabling and removing one takes.
 ///
 /// # Invariants
 ///
-/// - While it is enabled, `napi` is in the list of a network device of type `P::Device`. While it is
-///   not, it is in no list, and its state says that it is scheduled, so that nobody schedules it.
-/// - `poll` is `Some` exactly as long as it is enabled. While it is, only the poll callback accesses
-///   it; while it is not, only the holder of RTNL does.
+/// - While it is enabled, `napi` is in the list of a network device of type `P::Device`. While it
+///   is not, it is in no list, and its state says that it is scheduled: nobody can schedule it.
+/// - `poll` is `Some` exactly as long as it is enabled. While it is, only the poll callback
+///   accesses it; while it is not, only the holder of RTNL does.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Napi<P: Poll> {
     #[pin]
@@ -144,7 +144,9 @@ impl<P: Poll> Napi<P> {
         self.enabled.store(true, Relaxed);
     }
 
-    /// Waits until nobody polls, prevents that anybody does, and returns what was polled. May sleep.
+    /// Waits until nobody polls, prevents that anybody does, and returns what was polled.
+    ///
+    /// May sleep.
     pub(crate) fn disable(&self, dev: &mut Locked<'_, P::Device>) -> Option<P> {
         use bindings::netdev_queue_type::{
             NETDEV_QUEUE_TYPE_RX,

@@ -432,15 +432,13 @@ fn poll(bench: &mut Bench<'_>) -> Result<()> {
     works(bench)
 }
 
-/// Shell: traffic both ways in the background, until [`quiet`].
+/// Shell: traffic both ways at once in the background, until [`quiet`].
 fn background(iperf: &Iperf) -> String {
-    let client = |direction| iperf.client(direction, 5, "");
+    let client = iperf.client(Direction::Transmit, 5, "--bidir");
     format!(
         "rm -f /run/traffic-end
-         (while [ ! -e /run/traffic-end ]; do {}; {}; sleep 0.1; done) > /dev/null 2>&1 &
-         ping -i 0.02 -s 200 {GATEWAY} > /dev/null 2>&1 &",
-        client(Direction::Receive),
-        client(Direction::Transmit)
+         (while [ ! -e /run/traffic-end ]; do {client}; sleep 0.1; done) > /dev/null 2>&1 &
+         ping -i 0.02 -s 200 {GATEWAY} > /dev/null 2>&1 &"
     )
 }
 

@@ -15,6 +15,7 @@ mod cycles;
 mod faults;
 mod functional;
 mod fuzz;
+mod hammer;
 mod host;
 mod hostile;
 mod ksft;
@@ -190,5 +191,6 @@ pub(crate) fn all() -> Vec<Test> {
     tests.extend(bench::tests());
     tests.extend(faults::tests());
     tests.extend(hostile::tests());
+    tests.extend(hammer::tests());
     tests
 }

@@ -202,6 +202,16 @@ impl Bench<'_> {
             .with_context(|| format!("{text:?} is no number"))
     }
 
+    /// A statistic of `ethtool -S`.
+    pub(crate) fn statistic(&mut self, name: &str) -> Result<u64> {
+        let text = self.vm.ok(&format!("ethtool -S {IFACE}"))?;
+        let value = text.lines().find_map(|line| {
+            let (key, value) = line.trim().split_once(": ")?;
+            (key == name).then(|| value.parse().ok())?
+        });
+        value.with_context(|| format!("no statistic {name} in {text}"))
+    }
+
     /// Pings the gateway; any loss is an error.
     pub(crate) fn ping(&mut self, count: u32, size: u32) -> Result<()> {
         let ping = net::ping(self.vm, count, size)?;

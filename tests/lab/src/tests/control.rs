@@ -1267,7 +1267,7 @@ fn queues(bench: &mut Bench<'_>) -> Result<usize> {
 /// With one queue, network control frames arrive in that one; with two, in the second.
 fn channels(bench: &mut Bench<'_>) -> Result<()> {
     use super::badinput::inject;
-    use super::variants::{statistic, PTP_GROUP, PTP_TYPE};
+    use super::variants::{PTP_GROUP, PTP_TYPE};
     const COUNT: u64 = 5;
     bench.up()?;
     for count in [1, 2] {
@@ -1276,13 +1276,13 @@ fn channels(bench: &mut Bench<'_>) -> Result<()> {
             .ok(&format!("ethtool -L {IFACE} combined {count}"))?;
         ensure!(queues(bench)? == count);
         let name = format!("rx_queue_{}_packets", count - 1);
-        let before = statistic(bench, &name)?;
+        let before = bench.statistic(&name)?;
         inject(
             bench,
             serde_json::json!({ "len": 100, "da": PTP_GROUP, "type": PTP_TYPE, "count": COUNT }),
         )?;
         bench.vm.ok("sleep 0.3")?;
-        let rise = statistic(bench, &name)? - before;
+        let rise = bench.statistic(&name)? - before;
         ensure!(rise >= COUNT, "{rise} of {COUNT} in queue {}", count - 1);
         bench.ping(5, 1000)?;
         // The number outlives the interface's being down.

@@ -519,7 +519,7 @@ fn page_pool(bench: &mut Bench<'_>) -> Result<()> {
     const POOL: &[(&str, &str)] = &[("page_pool_alloc_netmems", "0")];
     bench.up()?;
     forget_leaks(bench)?;
-    let failed = |bench: &mut Bench<'_>| statistic(bench, "rx_queue_0_alloc_fail");
+    let failed = |bench: &mut Bench<'_>| bench.statistic("rx_queue_0_alloc_fail");
     let before = failed(bench)?;
     let iperf = Iperf::start(&bench.parts.root)?;
     bench.vm.ok(&background(&iperf))?;
@@ -546,15 +546,6 @@ fn page_pool(bench: &mut Bench<'_>) -> Result<()> {
     }
     no_leaks(bench)?;
     works(bench)
-}
-
-fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
-    let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
-    let value = text.lines().find_map(|line| {
-        let (key, value) = line.trim().split_once(": ")?;
-        (key == name).then(|| value.parse().ok())?
-    });
-    value.with_context(|| format!("no statistic {name} in {text}"))
 }
 
 /// Frames that are sent cannot be mapped, some of them, or none: they are dropped and counted, the

@@ -196,16 +196,6 @@ pub(super) fn shows_one(test: &Test) -> bool {
 pub(super) const PTP_GROUP: &str = "011b19000000";
 pub(super) const PTP_TYPE: u16 = 0x88f7;
 
-/// A statistic of `ethtool -S`.
-pub(super) fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
-    let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
-    let value = text.lines().find_map(|line| {
-        let (key, value) = line.trim().split_once(": ")?;
-        (key == name).then(|| value.parse().ok())?
-    });
-    value.with_context(|| format!("no statistic {name} in {text}"))
-}
-
 /// Frames a queue of the device has moved.
 fn moved(bench: &mut Bench<'_>, queue: &str) -> Result<u64> {
     Ok(bench.vm.property("counters")?["frames"][queue]
@@ -221,7 +211,7 @@ fn queues(bench: &mut Bench<'_>) -> Result<()> {
     let names = ["rx_queue_0_packets", "rx_queue_1_packets"];
     let mut before = Vec::new();
     for name in names {
-        before.push(statistic(bench, name)?);
+        before.push(bench.statistic(name)?);
     }
     let device = moved(bench, "rx1")?;
     inject(
@@ -237,9 +227,9 @@ fn queues(bench: &mut Bench<'_>) -> Result<()> {
         moved(bench, "rx1")? == device + COUNT,
         "the device did not use its second queue"
     );
-    let control = statistic(bench, names[1])? - before[1];
+    let control = bench.statistic(names[1])? - before[1];
     ensure!(control == COUNT, "{control} of {COUNT} in the second queue");
-    let other = statistic(bench, names[0])? - before[0];
+    let other = bench.statistic(names[0])? - before[0];
     ensure!(
         (2 * COUNT..3 * COUNT).contains(&other),
         "{other} instead of {} in the first queue",
@@ -261,8 +251,8 @@ fn queues_at_once(bench: &mut Bench<'_>) -> Result<()> {
     };
     let counted = |bench: &mut Bench<'_>| -> Result<[u64; 2]> {
         Ok([
-            statistic(bench, "rx_queue_0_packets")?,
-            statistic(bench, "rx_queue_1_packets")?,
+            bench.statistic("rx_queue_0_packets")?,
+            bench.statistic("rx_queue_1_packets")?,
         ])
     };
     let (device, driver) = (stored(bench)?, counted(bench)?);
@@ -748,7 +738,7 @@ fn ptp_transmit(bench: &mut Bench<'_>) -> Result<()> {
     const FOLLOW_UP: u8 = 8;
     bench.up()?;
     bench.wire()?.drain()?;
-    let sent = statistic(bench, "tx_queue_1_packets")?;
+    let sent = bench.statistic("tx_queue_1_packets")?;
     bench.vm.ok(&format!(
         "phc_ctl -q {IFACE} freq 0 set 5000
          ptp4l -i {IFACE} -2 -m -q --uds_address /run/ptp --uds_ro_address /run/ptp-ro \
@@ -789,7 +779,7 @@ fn ptp_transmit(bench: &mut Bench<'_>) -> Result<()> {
         "the first timestamp is {}, the clock was set to 5000",
         times[0]
     );
-    let queue = statistic(bench, "tx_queue_1_packets")? - sent;
+    let queue = bench.statistic("tx_queue_1_packets")? - sent;
     ensure!(
         queue >= 10,
         "only {queue} frames with timestamps left by the second queue"

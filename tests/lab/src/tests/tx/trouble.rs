@@ -55,16 +55,6 @@ fn in_order(bench: &mut Bench<'_>) -> Result<()> {
     bench.vm.ok(&script).map(drop)
 }
 
-/// A statistic of `ethtool -S`.
-fn statistic(bench: &mut Bench<'_>, name: &str) -> Result<u64> {
-    let text = bench.vm.ok(&format!("ethtool -S {IFACE}"))?;
-    let value = text.lines().find_map(|line| {
-        let (key, value) = line.trim().split_once(": ")?;
-        (key == name).then(|| value.parse().ok())?
-    });
-    value.with_context(|| format!("no statistic {name} in {text}"))
-}
-
 /// The device gives back the parts of a frame one by one and late: no buffer may be freed before
 /// the last.
 pub(super) fn parts(bench: &mut Bench<'_>) -> Result<()> {
@@ -90,7 +80,7 @@ pub(super) fn full(bench: &mut Bench<'_>) -> Result<()> {
     bench.up()?;
     bench.vm.ok(&format!("ethtool -G {IFACE} tx 64"))?;
     bench.up()?;
-    let stops = statistic(bench, "tx_queue_0_stops").ok();
+    let stops = bench.statistic("tx_queue_0_stops").ok();
     // Slower than the guest can send, with all parts of a frame given back at different times.
     let slow = [
         ("tx-completion-ns", "1000000", "0"),
@@ -120,7 +110,7 @@ pub(super) fn full(bench: &mut Bench<'_>) -> Result<()> {
         Ok(())
     });
     let stopped = match stops {
-        Some(before) => Some(statistic(bench, "tx_queue_0_stops")? - before),
+        Some(before) => Some(bench.statistic("tx_queue_0_stops")? - before),
         None => None,
     };
     bench.vm.ok(&format!("ethtool -G {IFACE} tx 256"))?;

@@ -18,13 +18,7 @@ use kernel::{
     cpu::CpuId,
     ffi::c_int,
     prelude::*,
-    sync::{
-        atomic::{
-            AtomicFlag,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc,
     types::Opaque, //
 };
 
@@ -69,7 +63,6 @@ pub(crate) struct Napi<P: Poll> {
     #[pin]
     napi: Opaque<bindings::napi_struct>,
     poll: UnsafeCell<Option<P>>,
-    enabled: AtomicFlag,
     /// The next poll follows another one, without an interrupt in between. Read and written once at
     /// a time, by volatile accesses: atomic ones are calls.
     continues: UnsafeCell<bool>,
@@ -91,7 +84,6 @@ impl<P: Poll> Napi<P> {
             pin_init!(Self {
                 napi <- Opaque::zeroed(),
                 poll: UnsafeCell::new(None),
-                enabled: AtomicFlag::new(false),
                 continues: UnsafeCell::new(false),
                 queue,
                 _pin: PhantomPinned,
@@ -141,7 +133,6 @@ impl<P: Poll> Napi<P> {
                 bindings::netif_queue_set_napi(dev.as_raw(), u32::from(self.queue), kind, napi);
             }
         }
-        self.enabled.store(true, Relaxed);
     }
 
     /// Waits until nobody polls, prevents that anybody does, and returns what was polled.
@@ -173,7 +164,6 @@ impl<P: Poll> Napi<P> {
             // being at its end: it may unmask still.
             bindings::synchronize_net();
         }
-        self.enabled.store(false, Relaxed);
         // SAFETY: The context is disabled now: RTNL protects `poll`.
         unsafe { (*self.poll.get()).take() }
     }
@@ -311,11 +301,11 @@ impl Drop for Owner {
 #[pinned_drop]
 impl<P: Poll> PinnedDrop for Napi<P> {
     fn drop(self: Pin<&mut Self>) {
+        // SAFETY: Whether there is something to poll changes with `enable` and `disable` only,
+        // which nobody can call any more.
+        let enabled = unsafe { (*self.poll.get()).is_some() };
         // The core still has a pointer to the context: going on would be a use after free.
-        assert!(
-            !self.enabled.load(Relaxed),
-            "NAPI context dropped while it is enabled"
-        );
+        assert!(!enabled, "NAPI context dropped while it is enabled");
     }
 }
 
